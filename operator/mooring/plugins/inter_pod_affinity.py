@@ -99,7 +99,7 @@ class InterPodAffinity:
         return _Counts(wanted, first, tuple(c for c in avoided if c.total), avoiding)
 
     def filter(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> BoolArray:
-        """Return bool[nodes]: True where the domains have all wanted pods and no unwanted pod."""
+        """Return bool[nodes]: True where its domains have all wanted pods and no unwanted pod."""
         fits = _together(nodes, counts)
         for unwanted in counts.avoided:
             fits &= unwanted.at(nodes) == 0
@@ -239,7 +239,7 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether a node is now in other domains that matter to the pod."""
+    """Return whether the event changes a node's topology domain that matters to the pod."""
     terms = _terms(pod.spec)
     if before is None and terms.required is None:
         return True

@@ -1,6 +1,6 @@
 """Avoids nodes whose annotation asks to keep the pods of a controller away.
 
-NodePreferAvoidPodsPriority (nodepreferavoidpods/ of Kubernetes before 1.23). The annotation
+See NodePreferAvoidPodsPriority (nodepreferavoidpods/ of Kubernetes before 1.23). The annotation
 `scheduler.alpha.kubernetes.io/preferAvoidPods` names the controllers.
 """
 

@@ -60,7 +60,7 @@ class NodePressure:
         return np.equal(_bits(nodes, pressures), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> Explanation:
-        """Return the conditions of each rejected node; evictions do not end them immediately."""
+        """Return the conditions of each rejected node; evictions do not end a condition at once."""
         reasons = tuple(_REASONS[pressure] for pressure in pressures)
         return Explanation(reasons, _bits(nodes, pressures), np.zeros(len(nodes), np.bool_))
 

@@ -17,7 +17,7 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class NodeUnschedulable:
-    """Rejects nodes with `spec.unschedulable`, unless the pod tolerates the taint for them."""
+    """Rejects cordoned nodes, unless the pod tolerates `node.kubernetes.io/unschedulable`."""
 
     name: ClassVar[str] = "NodeUnschedulable"
     depends_on_node_only: ClassVar[bool] = True
@@ -33,7 +33,7 @@ class NodeUnschedulable:
         return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return bool[nodes]: False for cordoned nodes, unless the pod tolerates the taint."""
+        """Return bool[nodes]: False for cordoned nodes, unless the pod tolerates their taint."""
         if tolerated(NOT_SCHEDULABLE_TAINT, pod.spec.tolerations):
             return np.ones(len(nodes), np.bool_)
         return ~nodes.unschedulable

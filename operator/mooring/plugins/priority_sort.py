@@ -13,7 +13,7 @@ from mooring.framework.registry import NoArgs
 
 
 class PrioritySort:
-    """Sorts by priority; then members of an incomplete gang first; then by waiting time."""
+    """Sorts by priority; at equal priority, incomplete gangs first, then the longest waiting."""
 
     name: ClassVar[str] = "PrioritySort"
     depends_on_node_only: ClassVar[bool] = True

@@ -84,7 +84,8 @@ def select_victims(
     """Return the candidate for the node of this row, with as few victims as possible.
 
     The caller has removed all potential victims. `reprieve` adds one of them back if the pod to
-    schedule fits with this victim, and returns whether it does.
+    schedule fits with this victim, and returns whether it does. For `members_first` see
+    `by_importance`, for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []

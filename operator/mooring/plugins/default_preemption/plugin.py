@@ -315,7 +315,10 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the positions of nodes to try, and the number of dry runs without time limit."""
+        """Return the nodes to try, as positions in `potential.rows`, in this order.
+
+        The second result says how many of the first nodes are tried even if this takes too long.
+        """
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)
         best, always = np.zeros(0, np.int64), len(order)
@@ -378,7 +381,7 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the positions of nodes to try, and the number of dry runs without time limit."""
+    """Return the cheapest nodes to try; `DefaultPreemption._order` explains both results."""
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
         return ranked, len(ranked)
@@ -406,7 +409,7 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 
 
 def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
-    """Return those of `rows` whose nodes have pods of lower priority."""
+    """Return the rows of nodes that have pods of lower priority; `rejections` counts the others."""
     # Only extenders reject these nodes. They may name pods of lower priority as victims.
     found: list[int] = []
     for row in rows.tolist():

@@ -106,7 +106,7 @@ def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
 
 
 def _is_cheapest(found: GroupPreemption, units: Sequence[Unit]) -> bool:
-    """Return whether no other victims can cost less."""
+    """Return whether the only victim is a pod of the lowest priority, without a violation."""
     if not isinstance(found, GroupNomination) or found.violations:
         return False
     lowest = min(unit.priority for unit in units)
@@ -136,8 +136,8 @@ class _Rules:
             asked = cluster.queues.in_devices(queue.number, demand_of(preemptor.pods))
             self._demand = {r: amount for r, amount in asked.items() if r in queue.used and amount}
             self._entitled = [each for each in self._path if self._stays_below(each)]
-        """Those of the preemptor's Queue and its ancestors that stay within their nominal quota if
-        the preemptor and the nominated pods are counted."""
+        """The preemptor's Queue and its ancestors, without Queues that would exceed their nominal
+        quota if the preemptor and the nominated pods were counted."""
 
     def without_leaving(self) -> AbstractContextManager[None]:
         """Return a context manager in which leaving pods of the Queue's tree use no quota.
@@ -153,7 +153,7 @@ class _Rules:
     def units(self) -> Iterator[Unit]:
         """Yield the pods that the preemptor may evict; pods that must leave together are one unit.
 
-        Only units with a pod of `_regarded` are yielded. `within_nominal` checks that the victims'
+        Units without a pod of `_regarded` are left out. `within_nominal` checks that the victims'
         Queues keep their nominal quotas.
         """
         cluster, columns = self._cluster, self._cluster.pod_columns
@@ -225,7 +225,7 @@ class _Rules:
         return slots[~np.isin(slots, surplus)], True
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return two bool[pod slots]: evictable pods of borrowing Queues, and the others."""
+        """Return bool[pod slots] of the evictable pods in borrowing Queues, and of the others."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -264,7 +264,7 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the preemptor's topmost Queue, and all Queues of the branch of `state`."""
+        """Return the top Queue of the preemptor's branch, and all Queues of `state`'s branch."""
         its = state.path
         # The branches begin below the common ancestor.
         common = next(each for each in self._path if each in its)
@@ -303,7 +303,10 @@ class _Rules:
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether every Queue gave back only borrowed quota, including needed quota."""
+        """Return whether every Queue gave back only borrowed quota.
+
+        It must have given back quota of a resource that the preemptor requests.
+        """
         for state, used in before.items():
             nominal, now = state.nominal, state.used
             if any(now[r] < nominal[r] <= used[r] for r in used):

@@ -65,8 +65,8 @@ class Preemptor:
 class Unit:
     """One pod, or pods of a group that are evicted together; each pod with its node's row.
 
-    `surplus`: the group keeps its minimum without the pod. `borrows`: the preemptor's Queue may
-    reclaim the quota.
+    `surplus`: the group keeps its minimum without the pod. `borrows`: the unit uses borrowed
+    quota, which the preemptor's Queue may reclaim.
     """
 
     pods: tuple[tuple[Pod, int], ...]
@@ -264,7 +264,7 @@ class _Reprieve:
         return first + self._needed(units[half:], some=not first)
 
     def _on_the_nodes(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return only the victims on the preemptor's nodes if their eviction is enough."""
+        """Return the units on the preemptor's nodes if evicting these is enough; else all units."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
         others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]

@@ -93,8 +93,8 @@ def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) ->
 class PreemptionCost(NamedTuple):
     """The cost of evicting pods, by kube-scheduler's criteria (pickOneNodeForPreemption).
 
-    `total` is the sum of all priorities made positive. `earliest` is the earliest start among the
-    pods of the highest priority.
+    `total` is the sum of all priorities, with PRIORITY_OFFSET added to each. `earliest` is the
+    earliest start among the pods of the highest priority.
     """
 
     highest: int
@@ -126,7 +126,7 @@ def started(pod: Pod) -> float:
 
 
 def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
-    """Return whether the victim is terminating, perhaps preempted by a pod of this priority."""
+    """Return whether the victim terminates, perhaps because a pod of `priority` preempted it."""
     # The pod's status does not say for which pod it was preempted.
     preempted = victim.disrupted or (limits.strict and victim.evicted)
     return victim.terminating and preempted and victim.spec.priority < priority

@@ -29,8 +29,8 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 class CountedNodes:
     """The nodes that a topology spread constraint counts.
 
-    `rows` is None if these are all nodes with the constraint's label. `inhabited` says, by code of
-    the label's value, whether the domain has such a node.
+    `rows` is None if all nodes with the constraint's label are counted. `inhabited` says, by code
+    of the label's value, whether the domain has a counted node.
     """
 
     domains: LabelColumn

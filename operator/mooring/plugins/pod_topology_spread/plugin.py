@@ -269,7 +269,7 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Return the raw score for each number of pods."""
+    """Return the raw score for each of `counts`, the numbers of pods in domains."""
     # The more domains there are, the faster the score grows.
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 

@@ -119,9 +119,10 @@ class Evaluator:
         return total
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Return results, and each node's index in the results (None: they are in node order).
+        """Return the results, and the index of each node's result.
 
-        Raises PluginFailed if the nodes have more new values than one attempt may evaluate.
+        The index is None if the results are in the order of `nodes`. Raises PluginFailed if the
+        nodes have more new values than one attempt may evaluate.
         """
         if (why := self._left_out(pod)) is not None:
             failed = np.ones(len(nodes), np.int16)

@@ -1,6 +1,6 @@
 """Counts pods for a rule: `node.pods(...)` and `domain("label").pods(...)`.
 
-Every event of a pod or node updates a count. Rules with equal selectors share a count, also with
+Every event of a pod or node updates a count. Equal selectors share one count, also between rules,
 inter-pod affinity and topology spread.
 """
 

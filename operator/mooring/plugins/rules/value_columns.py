@@ -94,7 +94,7 @@ def gathered(
     errors: Errors,
     kind: str,
 ) -> Value:
-    """Return the column of `results[code]` for each node; keep the nodes' errors in `former`."""
+    """Return `results[code]` of each node as a column; a node's error in `former` stays."""
     failed = [errors.number(r.text) if isinstance(r, Failure) else 0 for r in results]
     found = _first(former, np.array(failed)[codes]) if any(failed) else former
     if kind == "string":
@@ -181,7 +181,7 @@ def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
 
 
 def _with_failures(former: Any, failures: Iterable[tuple[str, BoolArray]], errors: Errors) -> Any:
-    """Return `former`, the operands' errors; add the operation's `failures` on other nodes."""
+    """Return the errors `former`; add `failures` on nodes that have no error in `former`."""
     for why, failed in failures:
         if failed.any():
             former = _first(former, np.where(failed, errors.number(why), 0))
@@ -299,7 +299,7 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """Compare a column with a text by codes, if that is fast."""
+    """Compare a column with a text by their codes; return None if that would not be fast."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None
