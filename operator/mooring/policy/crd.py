@@ -148,7 +148,7 @@ def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _inlined(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with references resolved and without `or null`."""
+    """Return the schema with its references resolved, and without the alternative null."""
     while "$ref" in node or "anyOf" in node:
         if "$ref" in node:
             target = definitions[node["$ref"].rpartition("/")[2]]

@@ -305,7 +305,7 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes for repeated, empty and missing names."""
+    """Yield mistakes for repeated, empty and missing scheduler names."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name

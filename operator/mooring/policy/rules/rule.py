@@ -173,7 +173,7 @@ def missing_on_nodes(
 ) -> Iterator[FieldError]:
     """Yield a warning for each label and resource that a rule reads and no node has.
 
-    `labels` and `resources` are all that nodes have. The paths begin with `rules`.
+    `labels` and `resources` are the names that exist on nodes. The paths begin with `rules`.
     """
     known = {"label": labels, "resource": resources}
     for number, rule in enumerate(rules):
