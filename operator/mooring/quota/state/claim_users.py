@@ -48,7 +48,7 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Record that more or fewer pods of the Queue use claims; return `in_devices` before that.
+        """Record that more or fewer pods of the Queue use claims; return the former `in_devices`.
 
         A claim's amount is the number of pods that begin to use it; it is negative if pods leave.
         """

@@ -142,11 +142,11 @@ class Queues:
         return self._claims.in_devices(number, amounts)
 
     def without(self, usage: Usage) -> AbstractContextManager[None]:
-        """Subtract this usage from the Queues while the context manager is entered."""
+        """Return a context; while it is open, this usage is subtracted from the Queues."""
         return self._counting(usage, -1)
 
     def with_more(self, usage: Usage) -> AbstractContextManager[None]:
-        """Add this usage to the Queues while the context manager is entered."""
+        """Return a context; while it is open, this usage is added to the Queues."""
         return self._counting(usage, 1) if usage else nullcontext()
 
     @contextmanager

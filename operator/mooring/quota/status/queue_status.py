@@ -1,4 +1,4 @@
-"""Computes the status of a Queue: its usage with its child Queues, and whether it is in force."""
+"""Computes a Queue's status: its usage, including its child Queues, and whether it is in force."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

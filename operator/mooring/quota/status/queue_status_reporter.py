@@ -37,7 +37,7 @@ comes N / _COUNTED_PER_SECOND seconds later."""
 
 
 class QueueStatusReporter:
-    """Writes the statuses of Queues; `served` returns, by kind, what the API server serves.
+    """Writes the statuses of Queues; `served` returns the API server's resources by kind.
 
     Attributes:
         views: The last known state of each Queue, by name.
