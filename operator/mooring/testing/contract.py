@@ -61,7 +61,7 @@ class Scenario:
 class PluginContract:
     """Tests the rules for one plugin: inherit it, set `plugin`, `scenarios`, and perhaps `args`.
 
-    As in the scheduler, the filter does not run after SKIP or Unschedulable.
+    As in the scheduler, `filter` is not called if `pre_filter` returns SKIP or Unschedulable.
     """
 
     plugin: ClassVar[type[Any]]
@@ -137,7 +137,7 @@ class PluginContract:
             assert here.by_name() == before, "pre_filter or pre_score reads the cluster"
 
     def test_it_returns_the_same_when_it_runs_again(self) -> None:
-        """A second object of the plugin agrees: it uses no clock, no randomness and no memory."""
+        """Results depend on no clock, no randomness and no memory of the plugin's earlier calls."""
         for scenario in self.scenarios:
             trial = self._trial(scenario)
             first = trial.by_name()

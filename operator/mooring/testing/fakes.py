@@ -86,7 +86,7 @@ class FakeApi:
 
     Attributes:
         objects: Raw objects by resource and key, for example `("persistentvolumes", "pv-1")`.
-        events: Functions that change the cluster. `until` calls one after the other.
+        events: Functions that change the cluster. `until` calls them one by one.
         bindings: Pairs of namespace/name and node, in order.
         patches: The patches and created objects, in order.
         annotations: The annotations for each pod's Binding, by the pod's namespace/name.
