@@ -87,7 +87,7 @@ class Decision:
         node: The chosen node; None if no node fits.
         nominated_node, victims: The result of preemption if no node fits.
         scores: The feasible nodes' scores by name; None if there was at most one feasible node.
-        rejections: Why other nodes reject the pod, by name.
+        rejections: Why nodes reject the pod, by the node's name.
         message: Why no node fits, as in the PodScheduled condition.
     """
 

@@ -138,7 +138,7 @@ class Evaluations:
         return [(evaluation.name, why) for evaluation, why in self._judged()[0].items()]
 
     def begin_attempt(self, members: int = 0) -> None:
-        """Reset the budget for an attempt or suggestion; each of a group's `members` adds to it."""
+        """Reset the budget for an attempt; for a group, it grows with the number of `members`."""
         self._left = self._most + _MOST_PER_MEMBER * members
 
     @property

@@ -34,7 +34,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupAssignments:
-    """A placement, the rows of the members by uid, and how many members had nodes before."""
+    """A placement in which a group fits; `rows` has the node's row of each member, by uid.
+
+    `scheduled` is the number of members that already had nodes.
+    """
 
     placement: Placement
     rows: Mapping[Uid, int]

@@ -33,14 +33,18 @@ class DryRun(Protocol):
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """The amounts that must be free on a node; None if other filters also depend on pods.
+        """The amounts that must be free on a node; None if free amounts alone do not decide.
 
-        Filters of ports, affinity and volumes depend on pods. Without them, no trial is needed: the
-        pod fits if these amounts and a pod slot are free after evictions.
+        Filters of ports, affinity and volumes also depend on the node's pods. If no such filter
+        runs, no trial is needed: the pod fits if these amounts and a pod slot are free after
+        evictions.
         """
 
     def depends_on_requests_only(self) -> bool:
-        """Return whether filters depend on pods only by requests; a lack of quota is ignored."""
+        """Return whether the pod's filters depend on other pods only through requests.
+
+        A rejection by `pre_filter` does not matter if evicting pods could help.
+        """
 
     def trial(self) -> AbstractContextManager[Trial]:
         """Return a context in which pods can be removed and added; its exit undoes this."""
@@ -99,7 +103,7 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreemptionCandidate:
-    """A node on which the pod would fit without the victims, the most important victim first.
+    """A node on which the pod would fit without `victims`; the most important victim comes first.
 
     `violations` is the number of victims whose eviction violates a disruption budget.
     """

@@ -47,7 +47,7 @@ class Registry:
         self._announced = announced
 
     def _found(self) -> Mapping[str, EntryPoint]:
-        """Return the plugins' entry points by name; `_rivals` gets later ones of the same name."""
+        """Return the plugins' entry points by name; later ones of the same name go to `_rivals`."""
         found: dict[str, EntryPoint] = {}
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if found.setdefault(entry.name, entry) is not entry:
