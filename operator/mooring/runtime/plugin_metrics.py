@@ -67,7 +67,7 @@ class Recorder(Protocol):
         """Return a function that records how long all plugins at this extension point took."""
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
-        """Record the duration of the search for victims for a `pod` or a `podgroup`."""
+        """Record the duration of the search for victims; `preemptor` is `pod` or `podgroup`."""
 
     def placements_generated(self, profile: str, count: int) -> None:
         """Count the placements that plugins proposed for a pod group."""
@@ -112,7 +112,7 @@ class PluginMetrics:
         self._random = 1
 
     def begin_attempt(self) -> bool:
-        """Choose whether to measure plugin calls; return the choice before, for `end_attempt`."""
+        """Choose whether to measure plugin calls; return the former choice, for `end_attempt`."""
         # PreEnqueue of other pods may begin and end inside an attempt.
         outer = self.sampled
         if self._recorder is not None:
@@ -146,7 +146,7 @@ class PluginMetrics:
 
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
-        """Add the whole time inside this context to the extension point; ignore `lap` inside."""
+        """Add the time inside this context to the extension point; `lap` does nothing meanwhile."""
         outer, began = self.deciding, self.clock()
         self.deciding = False
         try:

@@ -110,8 +110,8 @@ class QueuedPod:
     tries_for: Hashable = field(default=None, repr=False)
     """The signature of the unschedulable pods on whose behalf this pod is tried, else None.
 
-    The same events may help pods with equal signatures. Unless the attempt ends with this
-    signature, the next of these pods is tried.
+    The same events may help pods with equal signatures. If the attempt ends with the same
+    signature, the other pods are not tried; otherwise the next of them is tried.
     """
     moved_by: str = field(default="", repr=False)
     """The event that last moved the pod out of the unschedulable pods, as in the metrics."""
