@@ -115,8 +115,8 @@ class Admission:
     """Fills in and checks pods and PodGroups as the admission plugins of the API server do.
 
     These plugins are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
-    `plugin/pkg/admission`. A pod from a cluster has passed them already. It gets a priority,
-    preemption policy and overhead if they are absent, and nothing else.
+    `plugin/pkg/admission`. A pod from a cluster has passed them already. Such a pod gets only a
+    priority, preemption policy and overhead, if they are absent.
 
     Args:
         runtime_classes: The RuntimeClasses of the cluster as raw objects.

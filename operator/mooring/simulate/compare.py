@@ -143,7 +143,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The result of one policy: the node of each pod, or the reason, and the use of the pools."""
+    """The result of one policy: each pod's node, or why it has none, and the use of the pools."""
 
     nodes: Mapping[str, str | None]
     reasons: Mapping[str, str]
@@ -315,7 +315,7 @@ class NodeUse:
     Args:
         allocatable: The allocatable cpu and memory, int64.
         requested: The requested cpu and memory, int64.
-        slots: The number of additional pods that fit each node's pod limit.
+        slots: How many more pods each node's limit of pods allows.
         empty: Whether the node has only pods of DaemonSets and static pods.
         large: The requests of a large pod, see `large_requests`.
     """
