@@ -77,7 +77,7 @@ class ExactRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """A request of a claim: `exactly`, or else the first possible item of `first_available`."""
+    """A request of a claim: either `exactly`, or the first possible item of `first_available`."""
 
     name: str
     exactly: ExactRequest | None

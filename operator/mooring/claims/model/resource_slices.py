@@ -50,7 +50,7 @@ class CapacityRange:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """The amounts of a capacity that may be consumed; `default` if the request has no amount."""
+    """The amounts of a capacity that a request may consume; `default` if it names no amount."""
 
     default: Quantity | None
     valid_values: tuple[Quantity, ...]

@@ -101,7 +101,7 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return the attributes of `names` that expressions read, each with the texts compared with it.
+    """Return the attributes in `names` that expressions read, each with the texts compared with it.
 
     The texts are None if expressions may use the attribute in other ways, too.
     """

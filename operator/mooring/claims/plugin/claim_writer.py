@@ -126,7 +126,7 @@ class ClaimWriter:
     def deallocate_later(self, pod: Pod, claim: ResourceClaim) -> None:
         """Free the claim's devices in a task, unless a task for this claim runs already.
 
-        Nothing is freed if the claim has changed by then, another pod uses it, or the pod is on a
+        The task frees nothing if the claim has changed, another pod uses it, or the pod is on a
         node.
         """
         if claim.uid not in self._deallocating:

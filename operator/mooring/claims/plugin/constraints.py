@@ -112,7 +112,7 @@ class LastDistinctAttribute(_OnAttribute):
     """The constraint `distinctAttribute` before Kubernetes 1.37, which compares only some devices.
 
     A new value must differ from the last value of each request. So one request may get the values
-    a, b, a. When a device is removed, its request has no value.
+    a, b, a. When a device is removed, its request has no last value until the next device.
     """
 
     __slots__ = ("_devices", "_values")

@@ -131,7 +131,7 @@ class Search:
         self._failed: dict[Hashable, _Fail] = {}
 
     def run(self) -> bool:
-        """Search for a solution; return True if there is one, with its devices in the trial.
+        """Search for a solution; return whether there is one, with its devices in `trial.taken`.
 
         Raises AllocationError, or PluginFailed if the attempt's budget is used up.
         """

@@ -235,7 +235,7 @@ class DeviceTrial:
         )
 
     def uses(self, claim: int) -> list[tuple[int, tuple[Hashable, ...]]]:
-        """Return the position of each taken device, and a key of its use by `claim` and others."""
+        """Return pairs: a taken device's position, and a key of its use that depends on `claim`."""
         held: list[tuple[int, tuple[Hashable, ...]]] = [
             (position, (len(claims), claim in claims)) for position, claims in self._holders.items()
         ]

@@ -5,10 +5,10 @@ devices in use, and the attribute values that the claims read. A node's signatur
 all of this except the values. Several nodes may share a pool. Of such a pool, the signature has
 only the names of the pool and of its slices, and which devices the node can use.
 
-For each set of attributes that claims read, a column has the class of each node: the nodes of a
-class have equal attribute values, and equal pools except for names.
+For each set of attributes that claims read, `NodeClasses` has the class of each node: the nodes of
+a class have equal attribute values, and equal pools except for names.
 
-Columns and results are in one cache, with a limit in bytes. The columns and results for the last
+Classes and results are in one cache, with a limit in bytes. The classes and results for the last
 claims are always kept, so that the next attempt can continue interrupted work.
 """
 
@@ -310,8 +310,8 @@ class ResultsOnNodes:
 class EquivalentNodes:
     """The pools and classes of all nodes, and the results of searches for devices.
 
-    `classes` and `results` first apply the changes of the cluster. If `allocated` is None, the
-    cluster's devices in use are meant.
+    The methods `classes` and `results` first apply the changes of the cluster. If `allocated` is
+    set, it replaces the cluster's devices in use.
     """
 
     rules: KubernetesRules
@@ -435,7 +435,7 @@ class EquivalentNodes:
     ) -> Allocator:
         """Return an allocator for the claims, with the limits of `budget`.
 
-        `allocated` replaces the cluster's devices in use.
+        If `allocated` is set, it replaces the cluster's devices in use.
         """
         devices = cluster.dynamic_resources
         return Allocator(

@@ -38,7 +38,7 @@ class ExplainedRequest:
 def explained(
     slot: Slot, claims: Sequence[ResourceClaim], node: NodeDevices, trial: DeviceTrial
 ) -> ExplainedRequest:
-    """Return how many of the node's devices the request could take, and why it excludes others."""
+    """Return how many of the node's devices the request could take, and why not the rest."""
     reasons = Counter[str]()
     for position in range(trial.size):
         try:

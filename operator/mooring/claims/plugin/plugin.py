@@ -321,7 +321,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Mark devices of the row's node as in flight for a pod of a trial; return why this fails.
+        """In a trial, mark devices of the row's node as in flight for the pod; return why it fails.
 
         A pod that has devices already keeps them. Raises PluginFailed if the attempt's budget is
         used up.
@@ -443,7 +443,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the claims that are broken or that a node cannot use."""
+        """Yield the claims that are broken, or whose devices some of the nodes cannot use."""
         if nodes is None:
             return
         for claim in claims.claims:

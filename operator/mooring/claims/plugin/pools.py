@@ -85,7 +85,7 @@ class Inventory:
         return each.driver, each.pool, each.node_name, self.is_on_node(each)
 
     def is_on_node(self, each: ResourceSlice) -> bool:
-        """Return whether the slice is only for the node that it names."""
+        """Return whether the slice applies only to the node in its `node_name`."""
         return _is_on_node(each, self._rules)
 
     def is_of_one_node(self, key: PoolKey) -> bool:
@@ -106,7 +106,7 @@ class Inventory:
     ) -> Pool | None:
         """Return the pool as a node sees it; `slices` are the newest slices for this node.
 
-        Return None if these are not all slices, and the pool has a newer generation.
+        Returns None if `slices` is incomplete and the pool has a newer generation.
         """
         built, made_of = self._built.setdefault(key, {}), tuple(map(id, slices))
         if made_of not in built:

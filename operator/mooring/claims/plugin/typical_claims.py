@@ -27,7 +27,7 @@ class TypicalClaims:
         self._samples: dict[bytes, ResourceClaim] = {}
 
     def most_common(self, cluster: ClusterView, most: int) -> list[tuple[ResourceClaim, int]]:
-        """Return a sample and the number of claims for the most frequent kinds, up to `most`."""
+        """Return a sample claim and the number of claims of the `most` most frequent kinds."""
         self._follow(cluster)
         ordered = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))
         return [(self._samples[kind], number) for kind, number in ordered[:most]]

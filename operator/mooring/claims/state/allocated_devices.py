@@ -50,10 +50,7 @@ class AllocatedDevices:
         self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
 
     def changed_since(self, version: int) -> Collection[DeviceId] | None:
-        """Return the devices that changed after this version.
-
-        The result is None if the version is too old to know this.
-        """
+        """Return the devices that changed after this version; None if the version is too old."""
         if len(self._changed) == _KEPT and self._changed[0][0] > version:
             return None
         found: dict[DeviceId, None] = {}
@@ -74,7 +71,7 @@ class AllocatedDevices:
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
         """Set the claim's devices; return whether they have changed.
 
-        A result that is listed twice is counted once: an allocation may be known and still in
+        A result that is listed twice is counted once: an allocation may be written and still in
         flight.
         """
         after = tuple({(r.device, r.share_id, r.request): r for r in results}.values())

@@ -27,7 +27,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An unwritten allocation and its pods; `gone` is the claim if it was deleted."""
+    """An unwritten allocation and its pods; `gone` is the claim, if the claim was deleted."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class ResourceClaims:
 
     @contextmanager
     def asking(self, uid: str, spec: ClaimSpec) -> Iterator[None]:
-        """Replace the spec of this claim inside the context, if the claim has no devices."""
+        """Until the context ends, use `spec` for the claim of this uid, if it has no devices."""
         before = self._asked.get(uid)
         self._asked[uid] = spec
         try:
@@ -257,7 +257,7 @@ class ResourceClaims:
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Return whether the claim is newer; without a version it is the oldest."""
+    """Return whether `claim` is newer than `than`; a claim without a version is the oldest."""
     if claim.uid != than.uid:
         return False
     versions = claim.resource_version, than.resource_version

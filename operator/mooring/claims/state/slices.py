@@ -34,10 +34,7 @@ class ResourceSlices:
         """The names of the slices that changed, one for each version."""
 
     def changed_since(self, version: int) -> Collection[str] | None:
-        """Return the names of slices that changed after this version.
-
-        The result is None if the version is too old to know this.
-        """
+        """Return the names of slices changed after this version; None if the version is too old."""
         changes = self.version - version
         if not 0 <= changes <= len(self._changes):
             return None
