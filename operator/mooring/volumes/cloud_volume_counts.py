@@ -109,7 +109,7 @@ class _VolumeCount:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if a node was added, its limit or migration changed, or a volume was freed.
 
-        A change of a claim of the pod returns QUEUE too, because it may change the pod's disks.
+        Also return QUEUE if a claim of the pod changed, because this may change the pod's disks.
         """
         match event.before, event.after:
             case Pod() as gone, None:

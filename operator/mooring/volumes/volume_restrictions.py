@@ -27,7 +27,7 @@ _IN_USE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ExclusiveVolumes:
-    """Disks for one pod per node, and claims (namespace/name) for one pod."""
+    """Disks that only one pod per node can use, and claims (namespace/name) for only one pod."""
 
     disks: tuple[PodVolume, ...]
     claims: tuple[str, ...]

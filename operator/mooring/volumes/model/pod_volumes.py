@@ -60,7 +60,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class RbdVolume:
-    """A Ceph image; two images are the same if pool, image and a monitor are equal."""
+    """A Ceph image; two are the same if pool and image are equal and they share a monitor."""
 
     monitors: frozenset[str]
     pool: str

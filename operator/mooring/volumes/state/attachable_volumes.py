@@ -39,9 +39,9 @@ class AttachableVolumes:
         self._claims_of: dict[str, set[str]] = {}
 
     def source(self, key: str) -> CSISource | None:
-        """Return the CSI volume of the claim `key`; None if it is unknown or has no limit.
+        """Return the CSI volume of the claim `key`; None if the claim is unknown or without limit.
 
-        Without a known volume, the result has the driver of the claim's class and the claim's key.
+        If the claim's volume is unknown, the result has the driver of the claim's class and `key`.
         """
         claim: PersistentVolumeClaim | None
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
@@ -87,7 +87,7 @@ class AttachableVolumes:
             self._resolve(key)
 
     def class_changed(self, name: str) -> None:
-        """Update the counts for this changed class: for its claims without a known volume."""
+        """Update the counts for this class's claims without a known volume; the class changed."""
         claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
         volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:

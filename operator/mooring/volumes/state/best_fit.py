@@ -90,7 +90,7 @@ class BestFitIndex(Generic[_Item]):
         return bisect_left(self._keys, (size, ""))
 
     def largest_of_traits(self) -> IntArray:
-        """Return int64[traits]: position of the largest item with these traits, or NO_POSITION."""
+        """Return, for each id of traits (int64), the largest item's position or NO_POSITION."""
         traits = self._read_columns()[1]
         largest = np.full(len(self._traits), NO_POSITION)
         largest[traits] = np.arange(len(traits))

@@ -93,7 +93,7 @@ class Volumes:
         return self._volumes.holds(holder) or self._claims.holds(holder)
 
     def restore(self, holder: str) -> None:
-        """End the assumptions of this holder, except objects that other holders also need."""
+        """End the holder's assumptions, except about objects that are also assumed for others."""
         self._claims.restore(holder)
         for name in self._volumes.restore(holder):
             self._index(name)

@@ -75,7 +75,7 @@ def _name(volume: PodVolume) -> _Name:
 
 
 def in_conflict(one: PodVolume, other: PodVolume) -> bool:
-    """Return whether both are the same volume, and two pods on one node cannot share it."""
+    """Return whether both arguments are one volume that two pods on a node cannot share."""
     match one, other:
         case Disk(), Disk():
             same = (one.kind, one.id) == (other.kind, other.id) and one.kind in _RESTRICTED

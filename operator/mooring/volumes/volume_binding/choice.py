@@ -80,7 +80,7 @@ class _Taken:
         self.partly = [each for each in (*self.partly, chosen) if self._is_left(each)]
 
     def matching(self, claim: PersistentVolumeClaim) -> IntArray:
-        """Return the positions of volumes that suit the claim and are not taken on all nodes.
+        """Return the positions of suitable volumes that are still available on at least one node.
 
         Volumes that are too small for this claim are dropped, because later claims are not smaller.
         """

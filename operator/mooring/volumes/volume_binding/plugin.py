@@ -288,7 +288,7 @@ class VolumeBinding(AssignsInTrials):
         return queue_if(may_help)
 
     def _amount(self, capacity: CSIStorageCapacity) -> int:
-        """Return the largest new volume's size in bytes (exact: billionths); -1 if unknown."""
+        """Return the largest new volume's bytes (if `_exact`, in billionths); -1 if unknown."""
         if capacity.largest is None:
             return -1
         return capacity.largest.nano if self._exact else capacity.largest.whole
