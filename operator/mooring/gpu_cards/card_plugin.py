@@ -35,7 +35,7 @@ class AssignsInTrials(ABC):
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Assign devices or volumes as `reserve` does; return why this fails, or None.
 
-        The end of the trial undoes this.
+        The end of the trial undoes the assignment.
         """
 
 
@@ -110,7 +110,7 @@ class CardPlugin(AssignsInTrials):
         return int(self._cards.total(rows).max(initial=0))
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> CardRequest | Skip | Unschedulable:
-        """Return the request for cards; SKIP without one; Unschedulable if it is malformed.
+        """Return the request for cards; SKIP if there is none; Unschedulable if it is malformed.
 
         Raises PluginFailed if too many nodes' cards must still be counted.
         """

@@ -67,8 +67,8 @@ def place_shares(
 ) -> PlacedShares:
     """Choose cards with room for the shares of a pod, on every node; the largest share first.
 
-    A solution may be missed if several shares request compute or several cards. Without `cpu`,
-    `LeastFragmentation` chooses as `Binpack`.
+    The search may miss a solution if several shares request compute or several cards. If `cpu` is
+    None, `LeastFragmentation` chooses like `Binpack`.
     """
     now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
     fits = np.ones(len(total), np.bool_)
@@ -93,7 +93,7 @@ def place_shares(
 def place_plain_share(
     free: IntArray, memory: int, choice: Literal["Binpack", "Spread", "FirstFit"]
 ) -> IntArray:
-    """Return int64[row]: the card that `place_shares` chooses for one share of memory alone.
+    """Return int64[row]: the card that `place_shares` chooses for a single share with memory only.
 
     On a node without room, the card has no meaning.
     """

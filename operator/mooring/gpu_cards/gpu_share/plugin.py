@@ -94,7 +94,7 @@ class GPUShare(CardPlugin):
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return int64[nodes], 0-100: how full (or empty, for `Spread`) the node would be."""
+        """Return int64[nodes], 0-100: how full (for `Spread`, how empty) the pod makes a node."""
         rows, share = nodes.rows, request.shares[0]
         index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)
         if self._choice != "LeastFragmentation" and _is_plain(request):

@@ -45,7 +45,8 @@ class Subsets:
     def best(self, free: int, cards: int) -> int | None:
         """Return the best-connected set of `cards` free cards; None if there are too few.
 
-        If several sets are equally good, return the set that leaves the best-connected groups.
+        If several sets are equally good, return the set that leaves the best-connected groups of
+        8, 4 or 2 free cards.
         """
         key = (free, cards)
         known = self._chosen.get(key)

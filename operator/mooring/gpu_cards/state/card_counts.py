@@ -186,7 +186,7 @@ class Cards:
     """The cards of all nodes in one format, as arrays [row, card] that callers must not change.
 
     Memory (int64) is in units of `CardFormat.mib_per_unit` MiB, compute in percent of a card. The
-    rows `uncounted` are counted later; `read` returns a row's node and its pods.
+    rows in the argument `uncounted` are counted later; `read` returns a row's node and its pods.
     """
 
     def __init__(
@@ -445,7 +445,7 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards, and one card for each lost card without a number."""
+    """Return the unhealthy cards, and a guess for each unusable card of unknown number."""
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]

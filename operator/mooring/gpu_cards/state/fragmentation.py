@@ -102,7 +102,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return the growth: `lost` per typical pod, minus what the pod takes."""
+    """Return how much fragmentation grows: `lost` per typical pod, minus `taken`."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
