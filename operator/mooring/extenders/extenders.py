@@ -182,7 +182,7 @@ class Extenders:
     async def _filter(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: ExtenderResults
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
-        """Return the nodes that pass all extenders, and why others were rejected."""
+        """Return the nodes that pass all extenders, and why each other node was rejected."""
         passed, failed = asked.nodes, dict[str, NodeFailure]()
         for extender in extenders:
             if not extender.filter_verb or (extender, "filter") in answers.ignored:

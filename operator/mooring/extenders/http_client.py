@@ -168,7 +168,7 @@ def _authorization(url: URL) -> dict[str, str]:
 
 
 def changed_at(extender: Extender) -> tuple[int, ...]:
-    """Return when each certificate file changed, in nanoseconds; 0 for a missing file."""
+    """Return the time of each certificate file's last change (ns); 0 for a missing file."""
     tls = extender.tls_config
     if tls is None:
         return ()

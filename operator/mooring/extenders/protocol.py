@@ -47,7 +47,10 @@ def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None)
 def preemption_request(
     pod: Json, candidates: Iterable[PreemptionCandidate], pods: Mapping[str, Json] | None
 ) -> bytes:
-    """Return the ExtenderPreemptionArgs with `pods` (the victims by uid), or with uids if None."""
+    """Return the ExtenderPreemptionArgs, with the victims from `pods` (by uid).
+
+    If `pods` is None, only the victims' uids are sent.
+    """
     victims = {
         candidate.node: {
             "Pods": [

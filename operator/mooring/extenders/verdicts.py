@@ -209,7 +209,7 @@ class ExtenderResults:
         failed: Mapping[str, NodeFailure],
         scores: Mapping[str, IntArray],
     ) -> None:
-        """Store the nodes that passed, their scores (int64), and why other nodes failed.
+        """Store the nodes that passed, their scores (int64), and why the other nodes failed.
 
         Raises ExtenderError if too many members of a group have different results.
         """
