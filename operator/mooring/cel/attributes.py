@@ -49,8 +49,8 @@ def go_type(value: Value) -> str:
 def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Evaluate:
     """Return a function that evaluates the field or element `key` of `operand`.
 
-    With `optional`, it may be absent. With `tests`, the function returns whether it exists. A field
-    of an optional value is optional, too.
+    With `optional`, the field may be absent. With `tests`, the function returns whether the field
+    exists. A field of an optional value is optional, too.
     """
 
     def evaluate(frame: Frame) -> Value:

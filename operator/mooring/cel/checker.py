@@ -260,7 +260,7 @@ class Checker:
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Expression, optional: bool) -> Type:
-        """Return the type of an element, or the type inside its optional."""
+        """Return the type of an element; if `optional` is True, the type inside its optional."""
         found = self._check(node)
         if optional:
             found, is_optional = unwrapped(found)

@@ -59,7 +59,7 @@ def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValu
 
 
 def _normalized(text: str) -> VersionValue | Failure:
-    """Parse a version with a leading `v`, few parts or leading zeros."""
+    """Parse a version that may have a leading `v`, only one or two parts, or leading zeros."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:
@@ -164,7 +164,7 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return a wrapper that first subtracts the work for the longest text."""
+    """Return a wrapper that first subtracts the work for the longest text argument."""
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))

@@ -52,7 +52,7 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
-    """Return `search` as it was before Kubernetes 1.37."""
+    """Return a variant of `search` that finds "" as Kubernetes before 1.37 did."""
 
     def compute(text: str, part: str, offset: int) -> Value:
         # The text "" was found at any offset, even outside of the searched text.

@@ -38,7 +38,10 @@ _MOST: Final = 2**63 - 1
 
 
 def parse_integer(text: str) -> int:
-    """Parse an integer as Go's `strconv`, but only 21 digits; raise ValueError if malformed."""
+    """Parse an integer as Go's `strconv`; raise ValueError if it is malformed.
+
+    Digits after the 21st are dropped: the number is out of range in any case.
+    """
     found = _INTEGER.fullmatch(text)
     if found is None:
         raise ValueError("no number")

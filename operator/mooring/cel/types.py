@@ -140,7 +140,7 @@ def _is_less_specific(first: Type, second: Type) -> bool:
 class Substitutions:
     """Maps the type parameters of an expression to types.
 
-    A log of the changes serves to undo those of a failed match.
+    A log of the changes makes it possible to undo the changes of a failed match.
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ class Substitutions:
     def resolved(self, given: Type, free: Type | None = None) -> Type:
         """Return the type with its parameters replaced by the types that were assigned to them.
 
-        Other parameters become `free`; if this is None, they stay.
+        A parameter without an assigned type becomes `free`; if `free` is None, the parameter stays.
         """
         while given.kind == "param":
             known = self._known.get(given.name)
@@ -208,7 +208,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Bind `free` to `given`; return whether this succeeds, and whether `free` was bound."""
+        """Return whether `free` can stand for `given`, and whether `free` had a type before."""
         if given == free:
             return True, True
         known = self._known.get(free.name)

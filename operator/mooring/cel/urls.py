@@ -134,7 +134,7 @@ def _host(authority: str, scheme: str) -> str | Failure:
 
 
 def _literal(host: str) -> str | Failure:
-    """Return the host, an IPv6 address in brackets, with its port."""
+    """Parse an IPv6 address in brackets with an optional port; return it without escapes."""
     bracket = host.rfind("]")
     if host.rfind("[") > 0:
         return Failure("invalid IP-literal")

@@ -106,7 +106,7 @@ def _mixed(node: Expression, expected: Type, found: Type) -> ExpressionMistake:
 
 
 def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
-    """Yield a mistake for the first element of another type."""
+    """Yield a mistake for the first element whose type differs from that of element 0."""
     types = [_type(each, index in node.optional) for index, each in enumerate(node.elements)]
     for each, found in zip(node.elements, types, strict=True):
         if found != types[0]:
@@ -115,7 +115,7 @@ def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
 
 
 def _of_map(node: MapOf) -> Iterator[ExpressionMistake]:
-    """Yield a mistake for each key or value of another type."""
+    """Yield a mistake for each key or value whose type differs from that of entry 0."""
     types = [(_type(key, False), _type(value, opt)) for key, value, opt in node.entries]
     for (key, value, _opt), (key_type, value_type) in zip(node.entries, types, strict=True):
         if key_type != types[0][0]:

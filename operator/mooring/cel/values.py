@@ -149,7 +149,7 @@ class WorkBudget(threading.local):
             self.step()
 
     def step(self) -> None:
-        """Let other tasks run if it is time; restore this budget, because they may change it."""
+        """Let other tasks run if it is time; then restore this budget, which they may change."""
         self._looked_at = 0
         own = dict(self.__dict__)
         pause()
