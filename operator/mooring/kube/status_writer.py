@@ -191,7 +191,7 @@ class ProfileSectionWriter(StatusWriter[str]):
     Args:
         field: The name of the field.
         names: Returns the names of the profiles that have the field now.
-        status: Returns the field's value for the profile of this name, or None.
+        status: Returns the field's value for the profile of this name; None: write nothing.
     """
 
     def __init__(

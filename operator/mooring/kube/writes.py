@@ -219,7 +219,7 @@ class PodGroupWriter:
         version: str,
         status: Mapping[str, Any],
     ) -> None:
-        """Merge `status` into the group's status; errors are those of `patch_pod_status`.
+        """Merge `status` into the group's status; errors are as in `PodWriter.patch_pod_status`.
 
         Kubernetes' own PodGroups merge conditions by type. In a custom resource, the list is
         replaced, and ConflictError is also raised if the group's version is not `version`.
@@ -279,7 +279,7 @@ class ProfileWriter:
             known.version = version
 
     def gone(self, name: str, uid: str) -> None:
-        """Forget the profile; a later one of this name is written to only after `seen`."""
+        """Forget the profile; a later profile of this name is written only after `seen`."""
         known = self._known.get(name)
         if known is not None and known.uid == uid:
             del self._known[name]
@@ -287,7 +287,7 @@ class ProfileWriter:
     async def patch_status(self, name: str, status: Mapping[str, Any]) -> None:
         """Merge `status` into the status of the profile that has the name when this is called.
 
-        Raises NotFoundError if the profile was deleted meanwhile; another one may have its name.
+        Raises NotFoundError if that profile was deleted, even if another profile has its name now.
         """
         known = self._known.get(name)
         lock = self._writing.setdefault(name, asyncio.Lock())
