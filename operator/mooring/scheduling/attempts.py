@@ -104,7 +104,7 @@ class Attempts:
     def has_left(self, queued: QueuedPod) -> bool:
         """Return whether the pod was deleted, lost its profile, or is on a node.
 
-        Such a pod gets no report. If it is on a node, its attempt ends here.
+        Such a pod gets no report. If the pod is on a node, this method ends its attempt.
         """
         queue = self._scheduler.queue
         if queue.get(queued.pod.uid) is not queued:

@@ -65,7 +65,8 @@ async def bind(
 
     Raises:
         PodRejected: A Permit plugin rejected the pod while it waited, or it waited too long.
-        BindingFailed: A PreBind or Bind plugin, or the extender, failed, or the pod has gone.
+        BindingFailed: A PreBind plugin, a Bind plugin or the extender failed, or the pod was
+            deleted.
         CalledOff: Too many other members of the pod's group failed.
     """
     together, may_be_called_off = assumed.together, partial(_may_be_called_off, assumed, scheduler)
@@ -140,7 +141,7 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 @contextmanager
 def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
-    """Let other code cancel the task inside this context."""
+    """Let other code cancel the current task while the context is open."""
     uid, task = assumed.pod.uid, asyncio.current_task()
     if task is None:
         raise RuntimeError("bindings run as tasks")

@@ -34,8 +34,8 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_ROWS: Final = 64
 """The most nodes that are compared among those that one plugin rejects; they are evenly spread."""
 _MOST_LOOKED_UP: Final = 32
-"""The maximum number of each that is checked: a pod's required node labels, topologyKeys, volume
-claims and requested resources."""
+"""The most required node labels of a pod that are checked; also the most topologyKeys, the most
+volume claims, and the most requested resources."""
 
 
 def _some(number: int) -> IntArray:

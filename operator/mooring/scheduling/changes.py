@@ -77,7 +77,7 @@ def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "
 
 
 def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield changes for suggestions to try: of requests, tolerations, constraints and claims."""
+    """Yield changes of the pod's requests, tolerations, constraints and claims that may help it."""
     for resource in pod.spec.demand.resources:
         yield Change("", 0.0, resource=resource)
     yield from _tolerations(pod.spec, cluster)
@@ -233,7 +233,7 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield, for each request of devices, its changes to smaller numbers, the largest first.
+    """Yield, for each request of devices, its changes to smaller numbers, the largest number first.
 
     A request of all devices is changed to one device. Numbers above `MOST_RESULTS` are left out.
     """

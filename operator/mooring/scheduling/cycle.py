@@ -69,7 +69,8 @@ def decide(
         unschedulable_seconds: The time since the pod's first attempt that found no node.
 
     Raises:
-        ExtenderError: Several times, other pods have taken all nodes that the extenders passed.
+        ExtenderError: The extenders were asked several times, and each time other pods took all
+            nodes that the extenders allowed.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
@@ -280,7 +281,7 @@ class LiveDryRun:
         return resource_filter[1] if resource_filter is not None else None
 
     def depends_on_requests_only(self) -> bool:
-        """Return whether the pod's filters depend on other pods only through requests."""
+        """Return whether other pods affect the pod's filters only by their resource requests."""
         return self._search.depends_on_requests_only()
 
     def trial(self) -> AbstractContextManager[Trial]:

@@ -87,9 +87,9 @@ class NodeSearch:
         return PreFiltered(states, candidate_rows, tuple(restricted_by))
 
     def depends_on_requests_only(self) -> bool:
-        """Return whether the pod's filters depend on other pods only through requests.
+        """Return whether other pods affect the pod's filters only by their resource requests.
 
-        Unlike `resource_filter`, it also works if a pre_filter plugin rejects the pod for now.
+        This also works if a pre_filter plugin rejects the pod and the rejection is resolvable.
         """
         states, _, restricted_by, rejections = self._run_pre_filter()
         if not all(rejection.resolvable for rejection in rejections.values()):
@@ -225,7 +225,7 @@ class NodeSearch:
         return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
 
     def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
-        """Replace the reasons of reserved nodes by their reservations."""
+        """For each reserved node, replace the rejection reasons by the text of the reservation."""
         nominations, found = self.cluster.nominations, list[RejectedNodes]()
         if not nominations.reserved:
             return (*groups,)
@@ -248,7 +248,8 @@ class NodeSearch:
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
         """Return the resource filter and the amounts that the pod requests, or None.
 
-        None means that other filters also read the pods on a node, or that no resource filter runs.
+        None means that no resource filter runs, or that another filter also reads the pods on a
+        node.
         """
         dependent = [
             plugin.name
@@ -368,7 +369,7 @@ class NodeSearch:
         )
 
     def diagnosis(self, **found: Any) -> Diagnosis:
-        """Return a Diagnosis of all nodes; `found` has the other fields."""
+        """Return a Diagnosis of all nodes; `found` has all fields except `total` and `names`."""
         return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 

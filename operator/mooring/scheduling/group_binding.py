@@ -114,8 +114,8 @@ class GroupBinding:
     ) -> _Result:
         """Return the result of `call`; repeat it a few times if it raises `worth_repeating`.
 
-        An exception with `gone` = True is not repeated. `waiting` returns a context for the time in
-        which the call waits.
+        After an exception with `gone` = True, the call is not repeated. The context that `waiting`
+        returns is open while `bind` waits before a call.
 
         Raises:
             CalledOff: Too many other members have failed.

@@ -99,7 +99,7 @@ def _never() -> bool:
 
 @dataclass(slots=True)
 class _Turns:
-    """The lock that callers of `PluginApi.alone` with one key share."""
+    """The lock that callers of `PluginApi.alone` with the same key share."""
 
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -217,7 +217,7 @@ class PluginApi:
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
         """Delete the object if it has this uid; retry until the API server answers.
 
-        Raises NotLeadingError if this replica no longer leads: the new leader deletes it.
+        Raises NotLeadingError if this replica no longer leads; the new leader deletes the object.
         """
         backoff = Backoff(self._random)
         while True:

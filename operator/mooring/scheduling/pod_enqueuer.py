@@ -207,7 +207,7 @@ class PodEnqueuer:
         self._unsettle(None)
 
     def find_profiles(self) -> None:
-        """Find the profiles of all pods that wait for this, and retry members of changed groups.
+        """Update the outdated profiles of pods, and retry members of changed groups.
 
         Other tasks may run after each pod.
         """
@@ -302,7 +302,7 @@ class PodEnqueuer:
     def _admit(
         self, group: PodGroupState | None, *, changed: bool = False, at_once: int = _FOUND_AT_ONCE
     ) -> None:
-        """Run PreEnqueue again for gated members; with `changed`, also retry the others."""
+        """Run PreEnqueue again for gated members; with `changed`, retry the other members, too."""
         if group is None:
             return
         for uid in tuple(islice(group.unscheduled, at_once)):
@@ -480,7 +480,7 @@ class PodEnqueuer:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue for gated pods that use the claim, and hints for its owner."""
+        """Run PreEnqueue for gated pods that use the event's claim, and hints for its owner."""
         before, after = event.before, event.after
         claim = after if after is not None else before
         if not isinstance(claim, ResourceClaim):
@@ -607,7 +607,7 @@ class PodEnqueuer:
                 self._not_gated[group] = queued
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
-        """Return the plugin that rejects the pod, "" for another reason, or None."""
+        """Return the plugin that rejects the pod; "" if something else rejects it; else None."""
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)
             if queued is None or queued.pod is not pod:

@@ -153,8 +153,8 @@ class PodReport:
 class PodReportBuilder:
     """Builds reports on request; searches run one at a time, so that decisions are not delayed.
 
-    `groups` returns the documents about groups with a namespace and name. `unserved` returns the
-    kinds that the API server does not serve.
+    `groups` returns the documents about the groups of a namespace and name. `unserved` returns
+    the kinds that the API server does not serve.
     """
 
     def __init__(

@@ -224,7 +224,7 @@ class PodStatusReporter:
         self._write_soon(pod, {_NOMINATION: None})
 
     def is_nominated_by_status(self, pod: Pod) -> bool:
-        """Store the nomination in the pod's status; return whether it is the newest nomination.
+        """Remember the nomination that the pod's status shows; return whether it is the newest.
 
         A nomination that this scheduler writes is newer until the watch has shown it.
         """

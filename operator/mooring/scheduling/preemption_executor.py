@@ -118,7 +118,6 @@ class PreemptionExecutor:
     async def _evict(
         self, members: Sequence[QueuedPod], victims: list[Pod], preemptor: str, *, strict: bool
     ) -> None:
-        """Evict the victims of a pod, or of a group's nominated members."""
         remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
         began, leader = self._clock(), members[0]
         nominated = [queued.pod for queued in members]
@@ -167,7 +166,7 @@ class PreemptionExecutor:
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
     ) -> None:
-        """Abandon and report the other evictions; retry the pods that wait for these victims."""
+        """Abandon and report the evictions of `victims`; retry the pods that wait for them."""
         unexpected = next((error for error in failures if not isinstance(error, KubeError)), None)
         first = unexpected or failures[0]
         if isinstance(first, DisruptionBudgetError):
@@ -233,7 +232,7 @@ class PreemptionExecutor:
         return f"queue {mine.name} took back what queue {its.name} had borrowed"
 
     def stays(self, victim: Pod) -> None:
-        """Give up an eviction; retry the pods that wait for the victim, without nominations."""
+        """Give up the eviction; retry pods that wait for the victim, and end their nominations."""
         self._try_again(self.scheduler.state.abandon_eviction(victim))
         self.scheduler.work.set()
 

@@ -109,7 +109,7 @@ class Profiles:
         return [warning.under("spec") for warning in found]
 
     def unknown_server(self, name: str) -> str | None:
-        """Return a warning if the profile follows the API server's version and this is unknown.
+        """Return a warning if the API server's version is unknown and the profile follows it.
 
         Returns None for all other profiles.
         """
@@ -119,7 +119,7 @@ class Profiles:
         return unknown_server(self.handle.cluster.server_version)
 
     def check(self, document: object) -> ActiveProfile:
-        """Return the profile in a SchedulingProfile object, with its plugins, but not in force.
+        """Return the profile of a SchedulingProfile, with its plugins, without putting it in force.
 
         Raises:
             ProfileInvalid: The document has mistakes, or plugins cannot be built.
@@ -128,7 +128,7 @@ class Profiles:
         return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
 
     def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
-        """Return a profile that was read and resolved, with its plugins, but not in force.
+        """Build the plugins of a profile, and return both, without putting the profile in force.
 
         Raises CertificatesInvalid if extenders' certificates cannot be used, and ProfileInvalid
         with every plugin that cannot be built.
@@ -170,7 +170,7 @@ class Profiles:
         return self._put_in_force(self.build(profile, effective))
 
     def remove(self, name: str) -> None:
-        """Take the profile out of force, and forget its scheduler names from `not_in_force`."""
+        """Take the profile out of force; forget the names that `not_in_force` kept for it."""
         self._not_in_force.pop(name, None)
         entry = self._in_force.pop(name, None)
         if entry is not None:
@@ -222,7 +222,8 @@ class Profiles:
     def did_you_mean(self, scheduler_name: str) -> str:
         """Return `, did you mean X?`, where X is a similar schedulerName of an active profile.
 
-        Returns "" if there is no similar name, and for names of other known schedulers.
+        Returns "" if no name is similar. Also returns "" for the name of the default scheduler and
+        for the names of profiles in mode Shadow.
         """
         if (
             scheduler_name == DEFAULT_SCHEDULER
@@ -238,7 +239,7 @@ class Profiles:
         return meant
 
     def awaits_namespace(self, pod: Pod, cluster: ClusterView) -> bool:
-        """Return whether the labels of an unknown namespace decide which profile takes the pod.
+        """Return whether the pod's profile depends on labels of a namespace that is still unknown.
 
         The watch of namespaces may be slower than the watch of pods.
         """

@@ -122,7 +122,7 @@ class ResultColumn:
     def normalized(self, how: Normalize) -> IntArray:
         """Return the scores normalized to 0-100 over all rows; `how` is the plugin's `normalize`.
 
-        A decision may use them only if the node with the highest raw score is feasible.
+        A decision may use these scores only if the node with the highest raw score is feasible.
         """
         normalized = self._normalized
         if normalized is None:
@@ -244,7 +244,6 @@ class _Kept(NamedTuple):
 
 
 def _kept(plugin: Any, keyed: Mapping[str, Any], key: Callable[[Any, Pod], Hashable]) -> _Kept:
-    """Return how to cache the plugin's results."""
     if plugin.name in keyed:
         return _Kept(plugin, _KEYED, partial(key, plugin))
     if getattr(plugin, "depends_on_node_object_only", False):
@@ -358,7 +357,7 @@ class SpecResults:
         columns.bytes += self.bytes
 
     def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
-        """Return the result of `diagnose`; cache it until a row or these devices change.
+        """Return the result of `diagnose`; cache it until a node, its pods or `devices` change.
 
         A diagnosis is not cached if one plugin has more than 64 reasons, because it may take
         megabytes.
@@ -455,7 +454,6 @@ class SpecResults:
         state: Any,
         pod: Pod,
     ) -> _Used:
-        """Return the column of the plugin's results for the pod's spec."""
         (plugin, kind, key), pipeline = kept, self._pipeline
         cluster = self._cluster
         changes = cluster.node_changes if kind <= _BY_NODE else cluster.row_changes
@@ -532,7 +530,6 @@ class ResultCache:
                 self._drop(*self._specs.popitem(last=False))
 
     def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
-        """Return the results for the pod's spec, or compute them."""
         key = (pod.spec, pipeline)
         spec = self._specs.get(key)
         if spec is not None:

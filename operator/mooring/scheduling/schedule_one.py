@@ -119,7 +119,7 @@ class ScheduleOne:
 
     @property
     def requesting(self) -> int:
-        """The number of bindings that are neither at Permit nor in `in_pre_bind`."""
+        """The number of bindings that run Bind or PostBind now."""
         return len(self._tasks) - len(self.scheduler.waiting) - len(self.scheduler.in_pre_bind)
 
     def attempt(self, queued: QueuedPod) -> None:
@@ -463,7 +463,6 @@ class ScheduleOne:
                 self._leave_group(one)
 
     def _begin_binding(self, assumed: AssumedPod, now: float) -> None:
-        """Start the task that binds the assumed pod."""
         scheduler, queued, pod = self.scheduler, assumed.queued, assumed.pod
         scheduler.queue.assumed(queued, now)
         waiting = scheduler.waiting.get(pod.uid)

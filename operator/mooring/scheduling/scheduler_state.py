@@ -36,13 +36,13 @@ class DeletedUids:
         self._readers: dict[object, set[str]] = {}
 
     def note(self, uid: str) -> None:
-        """Add the uid of a deleted object to the set of each running `meanwhile`."""
+        """Add the uid of a deleted object to the set of each open context of `meanwhile`."""
         for gone in self._readers.values():
             gone.add(uid)
 
     @contextmanager
     def meanwhile(self) -> Iterator[Container[str]]:
-        """Return a context; its value is a growing set of the uids that are deleted inside it."""
+        """Return a context; while it is open, its value (a set) gets uids of deleted objects."""
         reader, gone = object(), set[str]()
         self._readers[reader] = gone
         try:

@@ -133,7 +133,7 @@ class Shadow:
                 self._left.popitem(last=False)
 
     def compare(self, until: float) -> bool:
-        """Decide about some pods, the last bound pods first; return False if there are none.
+        """Decide about some pods, the most recently bound first; return False if there are none.
 
         No decision starts after the time `until`, but at least one is made.
         """

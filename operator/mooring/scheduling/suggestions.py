@@ -81,7 +81,7 @@ _Limits = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Suggestion:
-    """A change after which the pod or group would fit on the nodes at `rows`, without duplicates.
+    """A change after which the pod or group would fit on the nodes at `rows` (no row repeats).
 
     `change` completes the sentence "it would fit on N nodes ...". The change with the smallest
     `cost` comes first. `pods` are the changed pods, and `ended` the pods that must end.
@@ -205,7 +205,7 @@ class _Suggestions:
         changes: Sequence[Change] = (),
         without: Sequence[Pod] = (),
     ) -> Suggestion | None:
-        """Return a suggestion if `members` fit after the changes and without these pods."""
+        """Return a suggestion if `members` fit after the changes, without the pods in `without`."""
         while True:
             try:
                 rows = self._decided(members, changes, without)
@@ -219,7 +219,7 @@ class _Suggestions:
     def _decided(
         self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
     ) -> IntArray:
-        """Return the nodes (int64 rows) where these members fit now."""
+        """Return the rows (int64) where `members` fit after `changes`, if `without` are removed."""
         if self._group is None:
             with self._what_if.trial(without) as trial:
                 for change in filter(attrgetter("claim"), changes):
@@ -444,7 +444,8 @@ class _Suggestions:
         return lists
 
     def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
-        """Return float64[slots]: how much of the missing resources each pod's end frees."""
+        """Return float64[slots]: how much the end of each pod would help."""
+        # For each missing resource, the pod's request divided by the largest request of a member.
         columns, known = self._cluster.pod_columns, self._cluster.dynamic_resources
         relief = np.zeros(len(slots))
         for resource in islice(self._short or sorted(self._requested), _MOST_RESOURCES):
@@ -487,7 +488,7 @@ def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
 
 
 def _ranks(rows: IntArray) -> IntArray:
-    """Return how many earlier elements are equal to each element."""
+    """Return, for each element, how many earlier elements are equal to it."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     ranks = np.empty(len(rows), np.int64)

@@ -112,8 +112,9 @@ class WhatIf:
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
         """Return a trial with the changes of `remove`, `add`, `nominate` and `put`.
 
-        The pods in `without` are removed in this trial only. The caller must not await inside.
-        Raises PluginFailed if a plugin fails to reserve something for an added pod.
+        The pods in `without` are removed in this trial only. The caller must not await while
+        the trial is open. Raises PluginFailed if a plugin fails to reserve something for an added
+        pod.
         """
         with self.cluster.trial(frees_claims=True) as trial:
             for pod in without:
@@ -187,7 +188,7 @@ class WhatIf:
     def preempt_for_group(
         self, group: PodGroupState, members: Sequence[Pod], pipeline: Pipeline
     ) -> GroupPreemption:
-        """Return the victims for a group that did not fit; other tasks may run in the trial."""
+        """Return the victims for a group that did not fit; other tasks may run meanwhile."""
         with self.trial():
             pipeline.evaluations.begin_attempt(len(members))
             return preempt_for_group(
@@ -202,7 +203,7 @@ class WhatIf:
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return a search for nodes that fit the pod.
 
-        Nodes that are reserved from a later time on do not fit.
+        The pod must leave room for reservations that begin later, because it may never end.
         """
         pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))

@@ -41,7 +41,7 @@ class ActivePodsWithBorrowers:
             pods.rest(namespace, until)
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod to the pods of its Queue if the Queue is a borrower, else to `_within`."""
+        """Add the pod to its Queue's pods if the Queue is a borrower, else to all other pods."""
         queues = self._queues()
         name = queues.borrower_of(queued.pod)
         if not name:

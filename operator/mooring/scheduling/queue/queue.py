@@ -165,7 +165,7 @@ class SchedulingQueue:
         return {**events, _POPPED: len(self._in_flight)}
 
     def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
-        """Return the number of unschedulable pods by (plugin, profile) that rejected the pod."""
+        """Return the number of unschedulable pods by (rejecting plugin, profile)."""
         return self._unschedulable.counts()
 
     def add(
@@ -179,8 +179,8 @@ class SchedulingQueue:
     ) -> None:
         """Add the pod, or replace the older version of the pod and its pipeline.
 
-        The pod is retried if its change may make it schedulable. `times` are given for a pod that
-        is known but not queued.
+        The pod is retried if its change may make it schedulable. `times` is given for a pod that
+        was known before it entered this queue.
         """
         queued = self.get(pod.uid)
         if queued is None:
@@ -241,7 +241,7 @@ class SchedulingQueue:
             self._retry(queued, now, event.label)
 
     def nominated(self, uid: Uid) -> None:
-        """Read an unschedulable pod's nomination anew, so that events on the new node move it."""
+        """Read an unschedulable pod's nomination anew; events of that node then retry the pod."""
         queued = self._pods.get(uid)
         if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.nominated(queued)
@@ -537,7 +537,6 @@ class SchedulingQueue:
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
-        """Move pods whose backoff has ended to the active queue."""
         for _ in range(_MOST_ENDED):
             first = heap.first()
             if first is None or first[0] > now:

@@ -168,7 +168,7 @@ class QueueingHints:
 
 
 def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
-    """Return whether a change of a budget lets the pod evict more pods."""
+    """Return whether a change of a PodDisruptionBudget lets the pod evict more pods."""
     if not queued.pipeline.preemption.strict or not queued.pod.spec.preempts:
         return False
     before, after = event.before, event.after
