@@ -40,7 +40,8 @@ class WatchedResource:
         knows: Returns whether Mooring has the object with this key and uid, in any state.
         gone: Removes the object with this uid.
         found: Stores an object that Mooring did not have; the argument is the API server's JSON.
-        gone_meanwhile: Returns a context manager that collects the uids of objects deleted inside.
+        gone_meanwhile: Returns a context; while it is open, its value gets the uids of deleted
+            objects.
         selectors: `fieldSelector` and `labelSelector` of the list.
         in_flight: Returns the uids of pods whose attempt is running. `known` omits these pods, but
             they may return to the queue.
@@ -58,10 +59,11 @@ class WatchedResource:
 
 @dataclass(eq=False, repr=False)
 class CacheComparer:
-    """Compares all resources every EVERY_SECONDS, and soon after each call of `hint`.
+    """Compares Mooring's objects with those of the API server.
 
-    `gone` is called for a known object that the API server's list lacks. At most `MOST_FETCHED`
-    listed objects of a resource that are not known are read and given to `found`.
+    This happens every EVERY_SECONDS, and soon after each call of `hint`. `gone` is called for each
+    object of Mooring that the API server's list lacks. If the list has objects that Mooring lacks,
+    at most `MOST_FETCHED` per resource are read and given to `found`.
     """
 
     client: ApiClient
@@ -96,7 +98,6 @@ class CacheComparer:
                     logger.warning("%s are not compared: %s", compared.resource, explain(error))
 
     async def _until_due(self) -> None:
-        """Wait until a comparison is due."""
         left = EVERY_SECONDS
         while left > 0:
             pause = min(left, PAUSE_SECONDS) if any(self._in_doubt.values()) else left

@@ -27,8 +27,8 @@ EXPECTED: Final[Mapping[Kind, Resource]] = {
 """Kinds that every API server serves, unless a flag forbids it; the core group is left out."""
 _LOOKS: Final = 2
 _LOOKS_AT_VERSION: Final = 10
-"""The number of equal answers in a row after which a new version counts. During an upgrade, old and
-new servers answer in turn, and each change of the version may restart the replica."""
+"""The number of equal answers in a row after which a new version is used. During an upgrade, old
+and new servers answer in turn, and each change of the version may restart the replica."""
 _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
     **{kind: (resource,) for kind, resource in EXPECTED.items()},
     **{

@@ -107,7 +107,7 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return the step of filter `name` in the funnel."""
+    """Return how many nodes the filter rejects, how many remain, and the reasons."""
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:

@@ -92,7 +92,7 @@ class Nodes:
         return table.set_version, table.topology_version
 
     def columns(self, resource: str) -> ResourceOfNodes:
-        """Return the present values of a resource, or of `PODS`, for all nodes."""
+        """Return the current amounts of a resource, or of `PODS`, for all nodes."""
         cluster = self.scheduler.cluster
         rows = np.flatnonzero(cluster.nodes.present)
         nodes = cluster.nodes.take(rows)
@@ -291,7 +291,7 @@ def _resource(node: NodeView, resource: str) -> dict[str, Any]:
 def _largest_pod(
     resources: Sequence[dict[str, Any]], slots: int, kept_for: Sequence[Pod]
 ) -> dict[str, str] | None:
-    """Return the requests of the largest pod of priority 0 that fits."""
+    """Return the requests of the largest pod of priority 0 that fits on the node; None if none."""
     free: dict[str, str] = {}
     for each in resources:
         name = each["name"]

@@ -79,7 +79,10 @@ class Pods:
             return None  # it is counted and logged where it failed
 
     def _decided_alone(self, uid: Uid) -> tuple[Pod, Pipeline] | None:
-        """Return the pod without its node, and its pipeline, if it is decided alone."""
+        """Return the pod, with its node cleared, and its pipeline.
+
+        Returns None if the pod is in a group, is gated, or has no profile.
+        """
         scheduler = self.scheduler
         queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
         if queued is not None:

@@ -202,7 +202,8 @@ class WhatIfRunner:
         """Return the decisions about the pods of a text; `detailed` asks for `TryAnswer.details`.
 
         `may_see` returns the namespaces that the user may see. Raises InputError for mistakes in
-        the texts, TrialsBusy if too many requests wait, and TooLongError.
+        the texts, TrialsBusy if too many requests wait, and TooLongError if the work takes too
+        long.
         """
         async with self._turns.turn("try fewer pods", user):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
@@ -497,7 +498,6 @@ class WhatIfRunner:
         return await self.scheduler.turn.run(decide, slices)
 
     async def _suggestions(self, unit: "_Unit", what_if: WhatIf) -> list[SuggestedChange]:
-        """Return changes after which the pod or group would fit."""
         if unit.pipeline is None:
             return []
         group = self._beside_members(unit.group) if unit.group is not None else None

@@ -78,7 +78,7 @@ class Options:
     """The options of an engine; times are in seconds.
 
     See `SchedulingQueue` for the backoff and `namespaces_take_turns`, `PluginFailures` for the
-    fields of plugins, and `Evaluations` for `most_per_attempt`.
+    fields `plugin_...`, and `Evaluations` for `most_per_attempt`.
     """
 
     initial_backoff: float = 1.0

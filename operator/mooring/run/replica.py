@@ -406,7 +406,7 @@ class Scheduler:
         return [self._start(each) for each in work]
 
     async def _decide(self) -> None:
-        """Take in all present profiles and pods, and then decide until cancelled."""
+        """Read all present profiles and pods; then decide until cancelled."""
         # Later objects may have a higher precedence or priority. kube-scheduler waits, too
         # (WaitForHandlersSync in cmd/kube-scheduler/app/server.go).
         with self._profile_handler.departures.meanwhile() as gone:
@@ -446,7 +446,7 @@ class Scheduler:
         return self._reflectors.is_current()
 
     async def _give_up_when_unable(self) -> None:
-        """Return when this replica has been unable to work for too long."""
+        """Wait until this replica has been unable to work for too long."""
         able_at = self._environment.clock()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)
