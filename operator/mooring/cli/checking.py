@@ -238,7 +238,7 @@ class _Lines:
         self._documents: list[yaml.Node] | None = None
 
     def of(self, manifest: Manifest, path: str) -> int | None:
-        """Return the line of the field `path`, or of the field around it; None if no YAML."""
+        """Return the line of the field `path`, or of the field around it; None if not YAML."""
         if self._documents is None:
             try:
                 self._documents = [*composed(self._text)]

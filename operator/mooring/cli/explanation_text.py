@@ -78,9 +78,9 @@ def time_lines(path: Mapping[str, Any]) -> Iterator[str]:
 
 
 def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the time since the first step, and each step in words.
+    """Yield, for each step, the time since the first step, and the step in words.
 
-    The time is "" if it equals that of the step before; the first step has the absolute time.
+    The time is "" if it equals that of the step before. The step `seen` has its date.
     """
     steps, before = path["steps"], ""
     for number, step in enumerate(steps):

@@ -26,7 +26,7 @@ class Reading:
 
     @classmethod
     def of(cls, page: str, now: float) -> "Reading":
-        """Parse a page in Prometheus' format, read at the time `now`; else raise InputError."""
+        """Parse a page read at `now`; raise InputError if it is not in Prometheus' format."""
         try:
             families = [*text_string_to_metric_families(page)]
         except ValueError:

@@ -186,7 +186,7 @@ class _Stages:
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-        """Return, by resource, the largest of its totals over all stages.
+        """Return, for each resource, the pod's largest total at any stage.
 
         `defaults` has the amounts of a container that does not request a resource.
         """

@@ -1,7 +1,8 @@
 """Limits the size of a pod: far beyond real pods, and small enough to decide quickly.
 
 One pod of 1 MB, which the API server accepts, could stop a scheduler for seconds. A pod that
-exceeds a limit is not scheduled; its PodScheduled condition names the limit and the pod's number.
+exceeds a limit is not scheduled; its PodScheduled condition says how many parts the pod has, and
+how many are allowed.
 If such a pod is bound already, it is counted on its node, but too many inter-pod terms are ignored.
 """
 

@@ -434,7 +434,8 @@ class Metrics(Collector, DeviceMetrics):
     ) -> None:
         """Count the victims of a pod group; for `victims` and `violations` see `preempted`.
 
-        `disruptions` is the number of victims if each group that is evicted as a whole is one.
+        `disruptions` has the number of single pods among the victims, and the number of groups that
+        are evicted as a whole.
         """
         self._group_preemptions.child(_POD_GROUP, Status.SUCCESS).add()
         self._group_victims.child(_POD_GROUP).observe(victims)
@@ -528,7 +529,8 @@ class Metrics(Collector, DeviceMetrics):
         """Count the node that was chosen for a pod.
 
         `choice` is "bound" for the node to which the pod was bound, and "shadow" for the profile's
-        node. `utilization` and `balance` are between 0 and 1.
+        node. `utilization` is the mean of the node's requested shares of cpu and memory, `balance`
+        is 1 minus their standard deviation.
         """
         self._shadow_utilization.child(profile, choice).observe(utilization)
         self._shadow_balance.child(profile, choice).observe(balance)

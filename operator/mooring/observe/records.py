@@ -62,9 +62,9 @@ _TEXT_BYTES: Final = 240
 
 
 class RecordedStep(StrEnum):
-    """The kinds of steps of a pod, with their names in JSON.
+    """The kinds of steps of a pod on its way to a node; each value is the name in JSON.
 
-    The fields in the descriptions are fields of `PathStep`.
+    The names in backquotes below are fields of `PathStep`.
     """
 
     SEEN = "seen"

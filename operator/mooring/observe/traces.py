@@ -205,7 +205,7 @@ class Traces:
         self._told = False
 
     async def _make_spans(self) -> None:
-        """Make spans for a batch, or of all waiting steps."""
+        """Make spans of waiting steps, until there are enough spans for a batch."""
         offset = self.wall() - self.clock()
         slices = TimeSlices(_SLICE_SECONDS, clock=self.clock)
         while self._waiting and len(self._finished.spans) < _BATCH:

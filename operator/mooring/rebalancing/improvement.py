@@ -47,9 +47,9 @@ class EqualPods:
 
 
 def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[EqualPods]:
-    """Return the pods on nodes that `takes` selects, in groups of pods with equal decisions.
+    """Return the placed pods for which `takes` is True, as classes of pods with equal decisions.
 
-    The groups are sorted by `position`.
+    The classes are sorted by `position`.
     """
     classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
     labels: _Labels = {}
@@ -171,7 +171,7 @@ class GainingPod:
 
 
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
-    """Return the pods of `alike` that may gain by Violations or Spread.
+    """Return the pods of `alike` that may gain for the goals Violations or Spread.
 
     If a pod would gain but must not move, the plan records the reason instead.
     """

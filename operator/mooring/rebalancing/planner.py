@@ -46,7 +46,7 @@ def takes_of(
 ) -> Callable[[Pod], bool]:
     """Return a function that says whether a pod belongs to the profile.
 
-    The pods of a profile in mode Shadow are pods of other schedulers, about which it decides for
+    Pods of other schedulers belong to a profile in mode Shadow that decides about them for
     comparison.
     """
     of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of

@@ -107,7 +107,7 @@ class Rests:
             self._until.put(uid, (uid, self._clock() + seconds))
 
     def resting(self) -> frozenset[str]:
-        """Return the uids of the pods and controllers that are not moved now."""
+        """Return the uids of the pods and controllers whose pods must not be moved now."""
         now, found = self._clock(), self._until.values()
         for uid, until in found:
             if until <= now:
@@ -117,7 +117,7 @@ class Rests:
 
 @dataclass(frozen=True, slots=True)
 class FormerMove:
-    """A move of a former leader, from the profile's status.
+    """A move that a former leader began, read from the profile's status.
 
     `began` is in seconds since the epoch. The move times out at `until`, on the monotonic clock.
     """
@@ -148,7 +148,7 @@ class FormerMove:
 def take_ended(
     moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
-    """Remove moves that have ended or timed out; return uids that must not move for a time.
+    """Remove moves that have ended or timed out; return the uids to give to `Rests.rest`.
 
     These are the uids of replacements, or of controllers whose move has timed out. They are added
     to `known`. `now` is on the monotonic clock.
@@ -201,7 +201,7 @@ class Record:
     there."""
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
-    """The status that the profile had when the watch first showed it; None after it was read."""
+    """The section of the profile's status as the watch first showed it; None once it was read."""
     # A cache of one entry, because it counts the plan's bytes.
     _plan: BoundedCache[str, PlanReport] = field(
         default_factory=lambda: BoundedCache[str, PlanReport](4 * 2**20)

@@ -200,7 +200,10 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return for each row how many pods must leave at least, and what is missing."""
+        """Return for each row how many pods must leave at least, and the missing part of requests.
+
+        The missing part is the sum, over all resources, of what is missing divided by the request.
+        """
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))

@@ -313,7 +313,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the pod's node if the new version `pod` leaves it or uses it differently."""
+        """Return the pod's known node, if the new version `pod` changes what is used there."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None

@@ -124,7 +124,7 @@ class ClusterView:
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
         """Return, by uid, the pods on the node of this row and the pods disrupted with them.
 
-        These are members, on other nodes, of groups that can only be disrupted as a whole.
+        If a group can only be disrupted as a whole, its members on other nodes are included.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
@@ -170,7 +170,7 @@ class ClusterView:
         return self._state.nodes.fits_requests(row, amounts)
 
     def trial(self, *, frees_claims: bool = False) -> AbstractContextManager[Trial]:
-        """Begin a dry run: inside, pods may be removed and added; the end undoes all changes.
+        """Begin a dry run, in which pods may be removed and added; its end undoes all changes.
 
         With `frees_claims`, removing a pod also frees its claims' devices if no other pod uses
         the claims.

@@ -318,8 +318,8 @@ class ChangeLog:
     def since(self, position: int) -> IntArray | None:
         """Return the rows that changed after `position`; None if the log has lost some of them.
 
-        A row may be listed twice, and may be beyond the end of the table, which gives up the rows
-        of deleted nodes there. The result is a read-only view, valid until the next change.
+        A row may be listed twice. After nodes were deleted, a row may be beyond the end of the
+        table. The result is a read-only view, valid until the next change.
         """
         if position < self._start:
             return None

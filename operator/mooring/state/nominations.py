@@ -62,7 +62,7 @@ class Nominations:
     """The nominated pods by uid and by row; only ClusterState changes this object.
 
     Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's Queue, and
-    `demand_of` how much quota some pods use.
+    `demand_of` the amounts that pods use of their quota, by resource.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class Usage:
 
 
 def evenness_of_two(shares: FloatArray) -> FloatArray:
-    """Return (1 - deviation) * 100 of two shares per node, not rounded.
+    """Return (1 - standard deviation) * 100 of the two shares of each node, not rounded.
 
     `shares` is float64[2, nodes] and is overwritten.
     """

@@ -332,7 +332,8 @@ class GroupFormat(NamedTuple):
     Attributes:
         name_key: The label or annotation with the group's name; a label takes precedence.
         minimum_key: The label or annotation with the group's minimum; without it, the minimum is 1.
-        source: The kind of the groups. A pod with `minimum_key` is in a group without an object.
+        source: The source of the groups. Even if the source has objects, a pod with `minimum_key`
+            is in a group without an object.
         expected_key: A pod with this label must name its group before it can be scheduled.
         queue_keys: Labels or annotations that name the Queue; the first that the pod has is used.
     """
@@ -409,7 +410,8 @@ def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
 class DeclaredByPod(NamedTuple):
     """The requirements of a group that one member declares in its labels and annotations.
 
-    If members differ, the greatest tuple is used. So the order of the members does not matter.
+    If members declare different requirements, the greatest of their `DeclaredByPod` tuples is used,
+    as Python compares tuples. So the order of the members does not matter.
     """
 
     minimum: int
@@ -436,7 +438,7 @@ class DeclaredByPod(NamedTuple):
 
 
 def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers, Numbers]:
-    """Return what the pod declares: minimums of the group and of roles, and requests."""
+    """Return what the pod declares: the minimum, the minimums by role, and the requests."""
     if form.source is GroupSource.YUNIKORN:
         if (groups := task_groups_of(pod)) is None:
             return None, (), ()
@@ -738,7 +740,7 @@ def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer `raw[field]`, or None if it is absent."""
+    """Return the integer `raw[field]`, None if absent; ManifestError if out of range."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

@@ -44,8 +44,9 @@ class TopologyPlacementGenerator:
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return a placement for each domain in the nodes of `parent`, the smallest domains first.
 
-        For a preferred topology, `parent` is the last placement; without a topology, it is the only
-        one. Unschedulable means that no domain of a required topology is possible.
+        For a preferred topology, the result ends with all nodes of `parent`. Without a topology,
+        the result is only `parent`. Unschedulable means that no domain of a required topology is
+        possible.
         """
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:
@@ -146,7 +147,7 @@ def _match(patterns: tuple[Any, ...], name: str) -> bool:
 def _domains(
     key: str, parent: Placement, tier: int, placed: IntArray, cluster: ClusterView
 ) -> Iterator[Placement]:
-    """Yield a placement for each value of the node label, the least free cpu first."""
+    """Yield a placement for each value of the label; that with the least free cpu comes first."""
     column, rows = cluster.nodes.label(key), parent.rows
     # A placement must contain the nodes of members that are already placed.
     if len(placed):

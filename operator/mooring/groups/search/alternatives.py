@@ -63,7 +63,7 @@ def _alternatives(spec: ClaimSpec) -> int:
 def _placed(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray, steps: int
 ) -> Assignment:
-    """Place the members; each of `steps` moves one claim to its next alternative."""
+    """Place the members after `steps` steps; each step moves one claim to its next alternative."""
     specs = dict[tuple[str, int], ClaimSpec]()
     with search.searched.cluster.trial() as trial:
         for number, claim in enumerate(claims):

@@ -414,7 +414,7 @@ class _GroupDryRun:
         return rows
 
     def place_by_requests(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the same as `place`, but compare only requests; other filters may reject nodes.
+        """Return the same as `place`, but compare only requests; filters may still reject nodes.
 
         Half of the remaining steps is kept for the next call of `place` (see `is_last`).
         """
@@ -539,7 +539,7 @@ def _partial(
 def _needed_only(
     group: PodGroupState, searched: SearchedMembers, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return placements for only the members that the group's minimums need."""
+    """Return placements of only those members that the group's minimums need."""
     needed, others = group.needed_of(searched.members)
     if not (group.roles and others):
         return []
@@ -555,7 +555,7 @@ def _needed_only(
 def _with_later_alternatives(
     group: PodGroupState, search: GroupSearch, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return placements for enough members whose claims try later alternatives first."""
+    """Return placements of at least the group's minimum; claims try later alternatives first."""
     searched, tried = search.searched, list[_Candidate]()
     if not (claims := claims_with_alternatives(searched)):
         return []

@@ -61,7 +61,8 @@ class Assignment:
 class MembersTrial:
     """A dry run on the live state, in which members are put on nodes; its end undoes all changes.
 
-    In it, the group has no nominations, and the pods in `searched.ended` have left their nodes.
+    In the dry run, the group has no nominations, and the pods in `searched.ended` have left their
+    nodes.
     """
 
     def __init__(self, searched: "SearchedMembers") -> None:

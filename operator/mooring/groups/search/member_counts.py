@@ -211,7 +211,7 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the last search counted all members, and read nothing of them but their specs."""
+        """Whether the last search counted all members, and read only their specs."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self.searched.extended
@@ -285,8 +285,8 @@ class CountingSearch:
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
         """Place the members on the candidate rows as if the pods in these slots had ended.
 
-        The first row is filled first. `slots` are positions in PodColumns. If a class cannot be
-        counted, other filters may still reject members; then only `impossible` is certain.
+        The first candidate is filled first. `slots` are positions in PodColumns. Only requests are
+        compared for classes that cannot be counted; then only `impossible` is certain.
         """
         if self._known_free is None:
             with self.searched.trial():
@@ -372,7 +372,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node stays the best with a member on it."""
+        """Return whether the best node stays best with a member on it; None if no second fits."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
@@ -410,8 +410,8 @@ def _short(
 ) -> list[int]:
     """Return the indices of the resources that the nodes lack.
 
-    All items fit if each row has `ample` of these resources, and all are needed for that. The
-    result is empty if the nodes lack nothing, or if `ample` of every resource is too little.
+    If each row had the amounts in `ample` of these resources, all items would fit. The result is
+    empty if all items fit already, or if they would not fit with `ample` of every resource.
     """
     short = [*range(len(free))]
     for index in (None, *short):

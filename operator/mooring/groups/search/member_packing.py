@@ -231,7 +231,7 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """Pack the items once, in this order; return also the items that failed."""
+    """Pack the items once, in this order; return `Packing.members` and the items that failed."""
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -260,7 +260,7 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """Return the members per node (int64) if the best scores come first."""
+    """Return the members per node (int64) if nodes with the best scores are used first."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)

@@ -156,7 +156,7 @@ class GroupSearch(CountingSearch):
     def _feasible(
         self, pod: Pod, members: MemberClass, allowed: BoolArray
     ) -> tuple[NodeSearch, IntArray, frozenset[int]]:
-        """Return a search for the pod, the feasible rows, and those of them to check again."""
+        """Return a search for the pod, the feasible rows, and which of the rows to check again."""
         search = self.searched.search(pod)
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -209,12 +209,14 @@ class GroupSearch(CountingSearch):
                 yield row
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return how much of the requested resources is free on each row."""
+        """Return, for each row, the sum of the free amounts of the requested resources.
+
+        Each amount is in millionths of what all nodes offer.
+        """
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
             free = nodes.allocatable(name) - nodes.requested(name)
-            # Resources are added up in millionths of what all nodes offer.
             slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
         return slack
 

@@ -64,7 +64,7 @@ class GroupReservation:
         self._group: PodGroupState | None = None
         self._since = 0.0
         self._nominated_since: dict[PodGroupState, float] = {}
-        """By group, since when it has had nominated members, none of which waits for victims."""
+        """By group, the time since which members are nominated and no member waits for victims."""
         self._ended: tuple[int, float] | None = None
         """The `number` of the group with the last expired reservation, and the time of its end."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}

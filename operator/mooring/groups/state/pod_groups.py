@@ -444,7 +444,7 @@ class PodGroups:
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
         """Return the key of the pod's group, and the format if members define the group.
 
-        A value is None if the pod has no group, or no such format.
+        The key is None if the pod has no group. The format is None if an object defines the group.
         """
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)

@@ -117,7 +117,7 @@ def gates_text(gates: Sequence[str]) -> str:
 def desired_status(
     group: PodGroupState, view: GroupView, kind: str, *, now: str, tried: str
 ) -> dict[str, Any] | None:
-    """Return the status to write; None if the API server has it already, or without an object.
+    """Return the status to write; None if the object has this status already or does not exist.
 
     `kind` is the type of the condition. `now` is the present time, and `tried` the time of the
     first attempt (RFC 3339; empty without an attempt).
