@@ -260,7 +260,7 @@ class _CutContent(_Content):
     """The body of an answer without values that are nested too deeply for kopf."""
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the body with strings in place of deeply nested values; with `n` >= 0, raw bytes."""
+        """Return the body, with strings for values nested too deeply; raw bytes if `n` >= 0."""
         # Any user may write such values into the managed fields of a pod.
         data = await self._content.read(n)
         return cut_nesting(data) if n < 0 else data

@@ -118,7 +118,7 @@ class ProfileRebalancing:
         self._stopped: Stopped | None = None
         """Why no more steps begin; None if they may begin."""
         self._passed_over: Stopped | None = None
-        """Why a step was skipped or missed its purpose: the first such reason, None without one."""
+        """The first reason why a step was skipped or missed its purpose; None if there is none."""
 
     async def run(self) -> NoReturn:
         """Make a plan in each interval, and carry it out, until the task is cancelled.

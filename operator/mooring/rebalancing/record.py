@@ -243,7 +243,7 @@ class Record:
         self.message = _said(plan, section)
 
     def note(self, under_way: UnderWay) -> None:
-        """Add a move that has evicted its pod to the last moves; count it if it has succeeded."""
+        """Add the move, which has evicted its pod, to the last moves; count it if it succeeded."""
         move = under_way.move
         if under_way.result is Result.MOVED:
             self.done += 1

@@ -219,7 +219,7 @@ class PodGroupState:
         return [*needed, *others[:more]], others[more:]
 
     def is_enough(self, pods: Iterable[Pod], others: int = 0) -> bool:
-        """Return whether these members reach the minimum and the minimum of each role.
+        """Return whether these members reach the group's minimum and the minimum of each role.
 
         `others` is the number of further members without a role. Zero members are never enough.
         """
