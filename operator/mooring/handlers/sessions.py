@@ -79,7 +79,7 @@ class OnWatch(Protocol):
     """A function that is called for each list and watch that kopf requests."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
-        """Report that kopf requests a list or watch of `path`, or that its watch works."""
+        """Report a request of kopf for `path`; `accepted` is True once its watch works."""
 
 
 @dataclass(eq=False, repr=False)

@@ -531,7 +531,7 @@ class DecisionLog:
         )
 
     def cause(self, uid: Uid) -> str | None:
-        """Return why the last failed attempt did not bind the pod; None if the log has no reason."""
+        """Return why the last failed attempt did not bind the pod; None if the log has none."""
         path = self._find(uid)
         failure = path.last(*_FAILURES) if path is not None else None
         return str(failure["cause"]) if failure is not None else None

@@ -141,7 +141,7 @@ class ResourceColumns:
     __slots__ = ("_columns", "_dense", "_sparse", "_sums")
 
     _DENSE_FROM: Final = 64
-    """A resource gets a column when more than one row in this many has the resource."""
+    """A resource gets a column when more than 1/64 of the rows have the resource."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
