@@ -247,7 +247,7 @@ class _Reprieve:
         return self._searches >= _MOST_SEARCHES or self._preemptor.is_last()
 
     def _needed(self, units: Sequence[Unit], *, some: bool = False) -> list[Unit]:
-        """Return those of `units` that must leave, and add the others back."""
+        """Return those of `units` that must leave, at least one if `some`; add the others back."""
         if not units:
             return []
         # After the last search, all remaining units must leave.

@@ -212,7 +212,10 @@ class PodTopologySpread:
         return queue_if(_domains(before, pod.spec, rules) != _domains(after, pod.spec, rules))
 
     def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
-        """Return the rules for the pod's own constraints, else for the default constraints."""
+        """Return the rules for the pod's own constraints, else for the default constraints.
+
+        `hard` chooses between DoNotSchedule (True) and ScheduleAnyway.
+        """
         if pod.spec.spread:
             labels = frozenset(pod.labels.items())
             return _own_rules(pod.spec, labels, hard=hard, empty_counts=self._empty_counts)
@@ -322,7 +325,10 @@ def _own_rules(
 def _rule(
     constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str], *, empty_counts: bool
 ) -> _Rule:
-    """Return the rule for a constraint, with matchLabelKeys in its selector (common.go)."""
+    """Return the rule for a constraint, with matchLabelKeys in its selector (common.go).
+
+    `empty_counts` says whether an empty selector selects all pods, and not none.
+    """
     selector = constraint.selector
     same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]
     if same:
