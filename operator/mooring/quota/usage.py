@@ -1,4 +1,4 @@
-"""Computes how much quota of their Queues placed and nominated pods use."""
+"""Computes how much of their Queues' quota is used by placed and nominated pods."""
 
 from collections import Counter
 from collections.abc import Collection

@@ -5,8 +5,8 @@ the wrong length, and the scheduler could choose a rejected node.
 
 An exception or a wrong result is recorded in the pipeline's `failures` and becomes `PluginFailed`.
 SystemExit is handled like any exception; KeyboardInterrupt is raised again. The methods from
-`pre_filter` to `score` run too often to be timed here: `mooring.runtime.slow_decisions` finds the
-slow ones.
+`pre_filter` to `score` run too often to be timed here: `mooring.runtime.slow_decisions` finds slow
+methods.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -548,7 +548,7 @@ def _are_amounts(amounts: object) -> bool:
 
 
 def _is_sort_key(key: object) -> bool:
-    """Return whether sort keys like this can be compared."""
+    """Return whether the key is a tuple of texts and numbers without NaN."""
     return isinstance(key, tuple) and all(
         isinstance(item, int | float | str) and item == item  # noqa: PLR0124 - NaN is not
         for item in key

@@ -202,7 +202,7 @@ class Admission:
             )
 
     def _set_priority(self, spec: dict[str, Any], *, new: bool) -> None:
-        """Set priority and preemption policy by the PriorityClass, or raise Forbidden."""
+        """Set missing fields by the PriorityClass; raise Forbidden if a new pod has wrong ones."""
         found = self._class_of(spec)
         for field, said, computed in (
             ("priority", "integer value of priority", found.value),

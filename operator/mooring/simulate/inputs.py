@@ -332,7 +332,7 @@ class _Reader:
         return names
 
     def _claims_of_group(self, manifest: Manifest, pod: dict[str, Any]) -> Mapping[str, str]:
-        """Create missing claims of the pod's group; return those that the pod uses."""
+        """Create missing claims of the pod's group; return the names of claims the pod uses."""
         wanted = parse_pod_claims(mapping(pod, "spec"))
         name = mapping(mapping(pod, "spec"), "schedulingGroup", "spec").get("podGroupName")
         key = f"{namespace_of(pod)}/{name}"

@@ -418,7 +418,7 @@ def below(state: QueueState) -> Iterator[QueueState]:
 def _resolved(
     written: Mapping[str, Queue], former: Mapping[str, Queue]
 ) -> tuple[dict[str, Queue], dict[str, str]]:
-    """Return, by name, the Queues in force, and why the others are not."""
+    """Return the Queues in force, and the mistakes in the newest versions; both are by name."""
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
     # The former version of a Queue with a mistake stays in force, with its parents.

@@ -65,7 +65,7 @@ class QueueStatusReporter:
         return self._amounts(lambda amounts: amounts.used)
 
     def waiting(self) -> dict[str, int]:
-        """Return how many pods wait in each Queue, and in the Queues below it."""
+        """Return how many pods wait in each Queue, including the Queues below it."""
         return {name: view.waiting for name, view in self.views.items()}
 
     def _amounts(self, read: Callable[[Amounts], int]) -> dict[tuple[str, str], float]:
