@@ -58,7 +58,8 @@ class DeviceCounts:
     def columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
         """Return the offered and the requested amounts of a resource, each as int64[nodes].
 
-        On a node that does not offer the resource itself, the amounts are numbers of devices.
+        If a node does not offer the resource itself, but devices of the resource's DeviceClass, the
+        amounts are the numbers of these devices.
         """
         offered, requested = nodes.allocatable(resource), nodes.requested(resource)
         known = self._classes.of(resource)

@@ -52,7 +52,7 @@ class ClaimWriter:
     ) -> None:
         """Reserve the claim for the pod, and write the allocation if it is new.
 
-        Then the claim is no longer in flight for the pod. Raises PluginError if the claim can no
+        Afterwards, the claim is not in flight for the pod. Raises PluginError if the claim can no
         longer be used, or if it changes at each try.
         """
         async with self._api.alone(claim.uid):

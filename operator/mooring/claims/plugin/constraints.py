@@ -92,7 +92,7 @@ class DistinctAttribute(_OnAttribute):
         self._values: list[Value] = []
 
     def admits(self, value: Value) -> bool:
-        """Return False if the value is None, or if a device so far has this value."""
+        """Return False if the value is None, or if a device was added with this value."""
         return value is not None and value not in self._values
 
     def add(self, _name: str, value: Value) -> None:

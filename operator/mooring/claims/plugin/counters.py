@@ -90,7 +90,7 @@ class Counters:
         return (pool.driver, pool.name) if self._by_driver else pool.name
 
     def unused(self, pool: Pool) -> dict[str, dict[str, int]]:
-        """Return how much of each counter is left; negative if devices in use exceed it."""
+        """Return the unused amount of each counter; negative if devices use more than exists."""
         left = {
             name: {counter: amount.nano for counter, amount in each.counters.items()}
             for name, each in pool.counter_sets.items()

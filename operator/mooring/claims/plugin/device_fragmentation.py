@@ -57,7 +57,7 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that represents its class; `unused` is its class without devices in use."""
+    """A node of class `of_class`; it would be of class `unused` if no device were in use."""
 
     row: int
     of_class: Hashable

@@ -168,7 +168,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle; if an attribute is missing, say which."""
+        """Return the obstacle; if a constraint's attribute is missing, name the attribute."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -323,7 +323,7 @@ class DeviceTrial:
             ) from None
 
     def _needs_counters(self, candidate: CandidateDevice, position: int) -> bool:
-        """Return whether taking the device consumes counters; only its first share does."""
+        """Return whether taking the device consumes counters; further shares consume none."""
         device, id_ = candidate.device, candidate.id
         if not device.consumes or not device.allow_multiple_allocations:
             return bool(device.consumes)

@@ -734,7 +734,7 @@ def _matches(pool: Pool, node: Node) -> Hashable:
 
 
 def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
-    """Return how much of each counter of the pool is left."""
+    """Return the unused amount of each counter of the pool."""
 
     def in_use(device: DeviceId) -> bool:
         return (

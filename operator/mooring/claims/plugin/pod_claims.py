@@ -159,7 +159,7 @@ def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
 
 
 def consumer(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> ConsumerReference:
-    """Return the consumer of the claim: the pod's group if it lists the claim, else the pod."""
+    """Return the claim's consumer: the pod's group if the group lists the claim, else the pod."""
     return consumer_of(pod, claim, _group(pod, cluster))
 
 
