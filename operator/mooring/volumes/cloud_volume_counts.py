@@ -140,7 +140,7 @@ class _VolumeCount:
 
 
 class EBSVolumeCount(_VolumeCount):
-    """Limits EBS volumes: 25 on Nitro, else 39 (Amazon recommends 40 with the root volume)."""
+    """Limits EBS volumes: 25 on Nitro instances, else 39 (Amazon says 40 with the root volume)."""
 
     name: ClassVar[str] = "EBSVolumeCount"
     plugin = DiskKind.AWS_EBS

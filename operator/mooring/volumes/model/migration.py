@@ -1,8 +1,8 @@
 """Translates volumes of in-tree plugins to volumes of CSI drivers (csi-translation-lib).
 
 A node's CSINode may list an in-tree plugin as migrated. On such a node, the plugin's CSI driver
-attaches the disks. They count for the driver's limit, under the driver's volume handles. The node
-affinities of their PersistentVolumes use the driver's zone label.
+attaches the disks. The disks count for the driver's limit, under the driver's volume handles. The
+node affinities of their PersistentVolumes use the driver's zone label.
 """
 
 import re

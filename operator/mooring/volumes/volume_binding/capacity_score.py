@@ -50,7 +50,7 @@ def capacity_scores(
     nodes: NodeView,
     cluster: ClusterView,
 ) -> IntArray:
-    """Return int64[nodes]: the mean score of the claims' classes; 0 if no capacity is known.
+    """Return int64[nodes]: the mean score of the storage classes; 0 if no capacity is known.
 
     All of `nodes` must be suitable for all claims. `by_percent` (int64[101]) has the score for each
     percentage.

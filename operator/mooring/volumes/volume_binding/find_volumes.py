@@ -56,7 +56,7 @@ class PodVolumes:
         conflicts: uint64[nodes] of bits (NODE_CONFLICT and others); 0 where all claims have
             volumes.
         choices: The available volumes for claims.
-        to_provision: Claims, and bool[nodes]: True for nodes where the claim needs a new volume.
+        to_provision: Pairs: a claim, and bool[nodes] (True where the claim needs a new volume).
     """
 
     conflicts: npt.NDArray[np.uint64]
@@ -70,7 +70,8 @@ class UnboundClaims:
 
     Attributes:
         choices: The available volumes for claims.
-        left: Claims, and bool[nodes]: True where `selected` is True and the claim has no volume.
+        left: Pairs: a claim, and bool[nodes] (True where `selected` is True and the claim has no
+            volume).
         selected: bool[nodes]: False where a claim's selected node is another node.
     """
 
