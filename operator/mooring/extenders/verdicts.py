@@ -139,7 +139,7 @@ class NodesAnswer:
     failures: Sequence[NodeFailure]
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> OnRows:
-        """Return the results by row; with `not_sent`, nodes that were not sent pass, too."""
+        """Return the results by row; with `not_sent`, nodes not sent to extenders pass, too."""
         rows, length = self.asked.rows_in(cluster), len(cluster.nodes)
         known = rows >= 0
         codes = np.full(length, _NOT_SENT, np.int16)
