@@ -7,7 +7,7 @@ import ssl
 def client_context(
     ca_file: str | None = None, ca_data: str | None = None, *, verified: bool = True
 ) -> ssl.SSLContext:
-    """Return a TLS context that trusts only these CAs, or else the system's CAs.
+    """Return a TLS context that trusts only the given CAs; without any, the system's CAs.
 
     `ca_data` is PEM. If `verified` is False, every certificate is accepted. Raises OSError or
     ValueError if the CAs cannot be read or used.

@@ -247,7 +247,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Close connections unused for KEEPALIVE_SECONDS; call this again later for the others."""
+        """Close connections unused for KEEPALIVE_SECONDS; schedule the next call if any remain."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:

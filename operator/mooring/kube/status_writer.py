@@ -168,7 +168,7 @@ class StatusWriter(Generic[_Key]):
 
     @asynccontextmanager
     async def _alone(self, key: _Key) -> AsyncIterator[None]:
-        """Return a context manager in which no other write of the object's status runs."""
+        """Wait for a write of the object's status; allow no other write until the context ends."""
         # Otherwise the older of two writes might arrive last.
         await self.written(key)
         ended = self._writing[key] = asyncio.Event()

@@ -181,9 +181,9 @@ class Transport:
     ) -> AsyncGenerator[list[bytes], None]:
         """Yield lists of the lines of a watch until the server ends the watch.
 
-        The first list is empty: the server has accepted the watch. Raises UnansweredError if the
-        connection breaks or is silent for `silence` seconds. Use `contextlib.aclosing`, which
-        closes the connection.
+        The first list is empty; it says that the server has accepted the watch. Raises
+        UnansweredError if the connection breaks or is silent for `silence` seconds. Use
+        `contextlib.aclosing`, which closes the connection.
         """
         patience = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         request = _Request("GET", path, {**params, "watch": "true"}, None, {"Accept": JSON})

@@ -248,7 +248,7 @@ class PodGroupWriter:
 
 
 class _KnownProfile:
-    """The profile that has a name now; an unknown `version` is ""."""
+    """The uid and the version of a profile; `version` is "" if it is unknown."""
 
     __slots__ = ("uid", "version")
 
