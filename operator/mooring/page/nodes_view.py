@@ -55,7 +55,7 @@ class ResourceOfNodes:
     flags: IntArray
 
     def changes(self, before: "ResourceOfNodes") -> dict[str, Any] | None:
-        """Return the indices of nodes with other values than before, and these values.
+        """Return the indices of the nodes whose values differ from `before`, and their new values.
 
         Returns None if no value differs. Both objects must have the same version.
         """

@@ -249,7 +249,7 @@ class Page:
         return json_answer(await viewer.shown(found, lambda other: other.key == key))
 
     async def _show_pod_group(self, request: web.Request) -> web.Response:
-        """Return the groups of ?podgroup=NAMESPACE/NAME, if the user may get pods there."""
+        """Return the groups of ?podgroup=NAMESPACE/NAME, if the user may get pods in NAMESPACE."""
         key, namespace, name = _named(request, "podgroup")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace))

@@ -32,7 +32,7 @@ from mooring.state.columns import IntArray
 from mooring.volumes.model.pod_volumes import ClaimVolume
 
 _MOST_ROWS: Final = 64
-"""The most nodes that are compared among those that one plugin rejects; they are evenly spread."""
+"""At most this many of the nodes that one plugin rejects are compared; they are evenly spread."""
 _MOST_LOOKED_UP: Final = 32
 """The most required node labels of a pod that are checked; also the most topologyKeys, the most
 volume claims, and the most requested resources."""

@@ -144,7 +144,7 @@ class GroupBinding:
             self.bound.append(bound)
 
     def failed(self, reason: str, member: Pod) -> None:
-        """Count the member as failed; call off the others for `reason` if they are too few."""
+        """Count the member as failed; if too few members remain, call them off for `reason`."""
         self._left -= 1
         self._of_roles[self.group.role_of(member)] -= 1
         self._call_off_if_too_few(reason)

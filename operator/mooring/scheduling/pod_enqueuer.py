@@ -197,7 +197,7 @@ class PodEnqueuer:
         self._strays.pop(uid, None)
 
     def profiles_changed(self) -> None:
-        """Update the profiles of all pods without a node; the caller must have the turn.
+        """Update the profiles of all pods without a node; the caller must have the state's `Turn`.
 
         If there are many pods, `run` does a part of the work later. Until then, `settle` updates
         each pod before its decision.

@@ -58,7 +58,8 @@ class PreemptionExecutor:
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
         """Nominate a pod, or members of a group, and begin to evict the victims on all nodes.
 
-        Withdraw nominations of lower priority to these nodes. Return how many evictions begin.
+        Withdraw nominations of other pods of lower priority to these nodes.
+        Return how many evictions begin.
         """
         state, leader = self.scheduler.state, members[0].pod
         if isinstance(nomination, Nomination):

@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 2**20
 """The maximum bytes of remembered scheduler names, enough for 1,000 names; the least recently used
 are forgotten."""
 _MOST_COMPARED: Final = 50
-"""The most known names with which `did_you_mean` compares an unknown scheduler name."""
+"""The most names of active profiles with which `did_you_mean` compares an unknown name."""
 _LONGEST_NAME: Final = 253
 """The maximum number of characters of a profile's scheduler name; for a longer unknown name, no
 similar name is searched."""

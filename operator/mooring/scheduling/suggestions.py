@@ -187,7 +187,7 @@ class _Suggestions:
             yield from filter(None, starmap(self._with, pairs))
 
     def _without_reservations(self) -> Suggestion | None:
-        """Suggest to wait until nodes reserved for others are free."""
+        """Suggest to wait until nodes that are reserved for other pods are free."""
         group = self._group
         own: Container[Uid] = group.unscheduled if group else {self._members[0].uid}
         reserved = self._cluster.nominations.reserved
@@ -427,7 +427,7 @@ class _Suggestions:
         return ended
 
     def _candidates(self, rows: IntArray) -> list[list[Pod]]:
-        """Return the pods on these nodes that may end, in different orders."""
+        """Return lists of the pods at `rows` that may end, each in another order."""
         columns = self._cluster.pod_columns
         slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
         if self._group is not None:

@@ -16,7 +16,7 @@ from mooring.runtime.extension_points import run_pre_filter, run_queueing_hint
 from mooring.runtime.queued_pod import QueuedPod
 
 _POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
-"""The PostFilter plugins that `needs_no_hint` knows; other PostFilter plugins may always help."""
+"""For these PostFilter plugins `needs_no_hint` knows when they may help; any other always may."""
 _MOST_SPECS: Final = 16
 """The most different specs of a group's members; a group with more is equal to no other group."""
 
