@@ -83,7 +83,7 @@ def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Itera
 
 
 def _shown(field: str, before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Return both values without secrets; values that differed still differ."""
+    """Return both values without secrets; different values stay different."""
     if not field.startswith("extenders["):
         return before, after
     left, right = _without_secrets(field, before), _without_secrets(field, after)

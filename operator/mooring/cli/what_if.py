@@ -28,7 +28,7 @@ sent."""
 def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, output: str) -> Summary:
     """Print the leading replica's decisions about the objects of the files; return the summary.
 
-    Raises InputError if no object makes pods, or, with the leader's words, if the leader refuses.
+    Raises InputError if no object makes pods, or if the leader refuses to answer.
     """
     objects, ignored = list[dict[str, Any]](), Counter[str]()
     for each in read_manifests(files):

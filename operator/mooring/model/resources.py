@@ -126,7 +126,7 @@ def parse_pod_level(
 def total_requests(
     containers: Iterable[Mapping[str, int]], init: Iterable[tuple[Mapping[str, int], bool]]
 ) -> dict[str, int]:
-    """Return, by resource, the most that containers use at one time (resource/helpers.go).
+    """Return, by resource, the most that containers request at one time (resource/helpers.go).
 
     Each item of `init` has an init container's requests, and whether it is a sidecar.
     """

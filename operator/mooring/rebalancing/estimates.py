@@ -2,7 +2,7 @@
 
 A plugin that reads only a node and its pods ("node-only") scores a pod's own node without the pod.
 The other plugins still see the pod there, so their scores have an error. The error is about the
-same on nodes with equal `Estimate.place`. One decision for each value of `place` shows its size.
+same on nodes with equal `Estimate.place`. A decision for each value of `place` shows the error.
 """
 
 from collections.abc import Sequence

@@ -152,7 +152,7 @@ def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
 
 @dataclass(order=True, slots=True)
 class GainingPod:
-    """A pod that may gain by a move; the pod with the largest gain comes first.
+    """A pod that may gain by a move; sorting puts the pod with the largest gain first.
 
     `as_of` is the number of moves in the plan when `improve` computed the gain; -1 before that.
     """

@@ -258,7 +258,7 @@ class Record:
         self._last.append(MoveEnded.model_validate(last))
 
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
-        """Restore the moves and counts of a former leader from `raw`, the section of the status.
+        """Restore the moves and counts of a former leader from `raw`, the status of rebalancing.
 
         Pods and controllers that must not be moved yet are added to `rests`.
 

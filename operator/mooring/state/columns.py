@@ -120,7 +120,7 @@ class Sums:
     def wrapped(self, resource: str, rows: IntArray, shown: IntArray) -> IntArray:
         """Return the exact sums of these rows modulo 2**64; `shown` has the sums as they are shown.
 
-        If pods are subtracted from such a sum, and the difference is an int64, it is exact.
+        If amounts are subtracted from such a sum, a difference that fits into int64 is exact.
         """
         if not self._beyond:
             return shown

@@ -287,7 +287,7 @@ class NodeView:
 class NodeViewWithNominated(NodeView):
     """A view in which `pod_count`, `requested` and `requested_at` include nominated pods.
 
-    `more_*` are int64, indexed by rows of the node table.
+    `more_*` are the amounts of these nominated pods: int64, indexed by rows of the node table.
     """
 
     __slots__ = ("_more_pods", "_more_requested")

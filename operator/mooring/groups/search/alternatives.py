@@ -1,8 +1,8 @@
 """Places groups whose members compete for the alternatives (`firstAvailable`) of their claims.
 
 kube-scheduler gives a member the first free alternative, even if another member needs that device
-and has no alternative; then no member is placed (kubernetes#138765). Here the claims try later
-alternatives first.
+and has no alternative; then no member is placed (kubernetes#138765). In this module the claims
+try later alternatives first.
 """
 
 from collections.abc import Sequence
