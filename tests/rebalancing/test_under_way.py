@@ -6,7 +6,7 @@ from mooring.kube.client import ApiClient
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.rebalancing import Goal
 from mooring.rebalancing.plan import Move, Step
-from mooring.rebalancing.under_way import Result, UnderWay, place_of, place_uid
+from mooring.rebalancing.under_way import Result, UnderWay, is_placeholder, place_uid
 from mooring.scheduling.cycle import decide
 from mooring.scheduling.outcome import ScheduleResult
 from mooring.scheduling.result_cache import ResultCache
@@ -43,8 +43,8 @@ def test_nobody_of_equal_or_lower_priority_takes_a_place_that_is_kept(stage: Sta
 def test_a_place_has_a_uid_that_no_pod_has(stage: Stage) -> None:
     expected = stage.keep("web-1", "b")
     assert expected.place is not None
-    assert place_of(expected.place.uid)
-    assert not place_of(uid_of("web-1"))
+    assert is_placeholder(expected.place.uid)
+    assert not is_placeholder(uid_of("web-1"))
     assert stage.nominated() == {PLACE: "b"}
 
 

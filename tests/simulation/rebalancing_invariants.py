@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from mooring.kube.api_resources import POD, SCHEDULING_PROFILE
-from mooring.rebalancing.under_way import place_of
+from mooring.rebalancing.under_way import is_placeholder
 from simulation.actors.rebalancing import MOVED
 from simulation.state_invariants import engine_of, engines
 
@@ -64,7 +64,7 @@ def _is_preempted(world: "World", raw: "Raw") -> bool:
         node in (None, state.nodes.names[nominee.row]) and nominee.pod.spec.priority > priority
         for state in (engine.scheduler.state for _, engine in engines(world))
         for nominee in state.nominations
-        if not place_of(nominee.pod.uid)
+        if not is_placeholder(nominee.pod.uid)
     )
 
 
@@ -101,7 +101,7 @@ def no_more_pods_are_moved_than_the_limits_say(world: "World", change: "Change")
 def no_place_is_kept_that_nobody_waits_for(world: "World") -> str | None:
     """Check, some time after the last move, that no replica keeps room or awaits a replacement."""
     for identity, engine in engines(world):
-        kept = [n.pod.key for n in engine.scheduler.state.nominations if place_of(n.pod.uid)]
+        kept = [n.pod.key for n in engine.scheduler.state.nominations if is_placeholder(n.pod.uid)]
         if kept:
             return f"{identity} keeps places for {kept}"
         if moves := engine.expected.moves:

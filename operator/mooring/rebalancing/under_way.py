@@ -112,7 +112,7 @@ def place_uid(uid: Uid) -> Uid:
     return Uid(f"{uid}{_PLACE}")
 
 
-def place_of(uid: Uid) -> bool:
+def is_placeholder(uid: Uid) -> bool:
     """Return whether this is the uid of a placeholder."""
     return uid.endswith(_PLACE)
 

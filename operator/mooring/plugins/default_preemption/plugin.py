@@ -134,13 +134,13 @@ class DefaultPreemption:
         rejections: Counter[str] = Counter()
         candidates = self._find_candidates(state, rows, rejections)
         may_add = state.preempt_extenders and self._extenders_add
-        without = _without_victims(state, fitting, rejections) if may_add or not candidates else []
+        outranked = _with_victims(state, fitting, rejections) if may_add or not candidates else []
         if may_add:
-            candidates += [Candidate(row, ()) for row in without]
+            candidates += [Candidate(row, ()) for row in outranked]
         elif self._extenders_add:
-            rejections[_NO_VICTIMS] += len(without)
-        elif without:
-            return NotEligible(f"preemption: {_expected_victims(state, without)}", is_error=True)
+            rejections[_NO_VICTIMS] += len(outranked)
+        elif outranked:
+            return NotEligible(f"preemption: {_expected_victims(state, outranked)}", is_error=True)
         if candidates and state.preempt_extenders:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
         if candidates:
@@ -408,7 +408,7 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
     return PreemptionCandidate(node, candidate.all_pods, candidate.violations)
 
 
-def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
+def _with_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
     """Return the rows of nodes that have pods of lower priority; `rejections` counts the others."""
     # Only extenders reject these nodes. They may name pods of lower priority as victims.
     found: list[int] = []
