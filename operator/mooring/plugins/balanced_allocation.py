@@ -91,7 +91,6 @@ class NodeResourcesBalancedAllocation:
         return scores
 
     def _score_of_usage(self, usage: Usage, cpu: int, memory: int) -> IntArray:
-        """Return int64[nodes]: the score if only cpu and memory are scored."""
         asked = np.array(((cpu,), (memory,)), np.float64)
         shares = np.add(usage.requested, asked, out=usage.scratch)
         shares /= usage.offered
@@ -104,7 +103,6 @@ class NodeResourcesBalancedAllocation:
         return even
 
     def _score(self, demand: Mapping[str, int], nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: the score for any set of resources."""
         offered: list[IntArray] = []
         before: list[_Floats] = []
         after: list[_Floats] = []
@@ -124,14 +122,13 @@ class NodeResourcesBalancedAllocation:
 
 
 def _fraction(used: _Floats, offered: _Floats) -> _Floats:
-    """Return float64[nodes]: the used share of `offered`, at most 1."""
     # `offered` has no 0.
     fraction = used / offered
     return np.minimum(fraction, 1.0, out=fraction)
 
 
 def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
-    """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down."""
+    """Return, for each node, 100 * (1 - standard deviation of its fractions), rounded down."""
     # Resources that a node does not offer are not counted there.
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)

@@ -171,7 +171,6 @@ def _add(liking: _Liking, domains: Domains, amounts: IntArray) -> None:
 
 
 def _together(nodes: NodeView, counts: _Counts) -> BoolArray:
-    """Return bool[nodes]: True where the required affinity terms hold."""
     fits = np.ones(len(nodes), np.bool_)
     for wanted in counts.wanted:
         if counts.first:
@@ -214,7 +213,7 @@ def _is_first(
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether this change of another pod may let `pod` fit somewhere."""
+    """Return whether the change of another pod may let `pod` fit on some node."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     terms = _terms(pod.spec)
@@ -239,7 +238,7 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether the event changes a node's topology domain that matters to the pod."""
+    """Return whether the change of a Node may let `pod` fit, because a topology domain changes."""
     terms = _terms(pod.spec)
     if before is None and terms.required is None:
         return True
@@ -255,7 +254,6 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> 
 
 
 def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
-    """Return whether a namespace's change may change which pods the terms select."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     affinity = pod.spec.affinity

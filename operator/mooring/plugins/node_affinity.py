@@ -155,7 +155,6 @@ def _selectors(pod: Pod) -> _Selectors:
 
 
 def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
-    """Return the names of nodes that the term requires, if any."""
     named = [
         frozenset(field.values)
         for field in term.fields

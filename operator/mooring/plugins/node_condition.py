@@ -63,13 +63,11 @@ class NodeCondition:
 
 
 def _bits(nodes: NodeView) -> npt.NDArray[np.uint64]:
-    """Return uint64[nodes]: bit i is set where the i-th reason applies."""
     by_code = np.array([_unfit(dict(conditions)) for conditions in nodes.condition_sets], np.uint64)
     return by_code[nodes.condition_codes] | np.where(nodes.unschedulable, _CORDONED, np.uint64(0))
 
 
 def _unfit(conditions: Mapping[str, str]) -> int:
-    """Return a bit mask of the conditions that are not healthy."""
     return sum(
         1 << i
         for i, (kind, wanted) in enumerate(_HEALTHY.items())

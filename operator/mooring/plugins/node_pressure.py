@@ -74,7 +74,6 @@ class NodePressure:
 
 
 def _bits(nodes: NodeView, pressures: tuple[Pressure, ...]) -> npt.NDArray[np.uint64]:
-    """Return uint64[nodes], with bit i set if the i-th condition is true."""
     by_code = [
         sum(1 << i for i, pressure in enumerate(pressures) if (pressure, "True") in conditions)
         for conditions in nodes.condition_sets

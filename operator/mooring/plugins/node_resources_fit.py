@@ -195,7 +195,6 @@ class _AllocationScore:
         score: _ScoreOfUsage,
         weights: tuple[int, int],
     ) -> IntArray:
-        """Return int64[nodes], 0 to 100: the weighted mean score of cpu and memory."""
         asked = np.array(((wanted[CPU],), (wanted[MEMORY],)), np.float64)
         scores = score(usage, asked)
         np.floor(scores, out=scores)
@@ -208,7 +207,6 @@ class _AllocationScore:
         return means
 
     def _mean(self, wanted: Mapping[str, int], nodes: NodeView) -> IntArray:
-        """Return int64[nodes], 0 to 100: the weighted mean score of the resources."""
         scored = [
             (name, amount, weight)
             for name, weight in self._scored
@@ -238,7 +236,6 @@ class _AllocationScore:
         scored: Sequence[tuple[str, int, int]],
         by: _Arithmetic,
     ) -> Any:
-        """Return each node's weighted mean score, 0 to 100."""
         total: Any = 0
         weights: Any = 0
         # `amounts` alternates each resource's allocatable and requested amounts.
@@ -360,7 +357,6 @@ class NodeResourcesFit(_AllocationScore):
     def _has_outgrown_nominee(
         self, pod: Pod, event: ClusterEvent, cluster: ClusterView, need: Mapping[str, int]
     ) -> bool:
-        """Return whether the pod's nominated node has become too small for the pod."""
         before, after = event.before, event.after
         nominee = cluster.nominations.get(pod.uid)
         if nominee is None or not (isinstance(before, Node) and isinstance(after, Node)):
@@ -371,7 +367,7 @@ class NodeResourcesFit(_AllocationScore):
         return is_there and lacks and _is_large_enough(before, self._counted(need, before))
 
     def _counted(self, need: Mapping[str, int], node: Node) -> Mapping[str, int]:
-        """Return the requests without the resources that only devices offer on this node."""
+        # Without the resources that only devices offer on this node.
         offered, has_class = node.allocatable, self._classes.has
         return {n: amount for n, amount in need.items() if offered.get(n) or not has_class(n)}
 
@@ -416,7 +412,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """Return the node on which the event may have freed `wanted` resources."""
+    """Return the name of the node on which the event may have freed `wanted` resources."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)
@@ -441,12 +437,11 @@ def _is_large_enough(node: Node, need: Mapping[str, int]) -> bool:
 
 
 def _least_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
-    """Return the percentage of `allocatable` that stays free (least_allocated.go)."""
+    # As in least_allocated.go.
     return by.quotient(by.maximum(allocatable - requested, 0) * _MAX, allocatable)
 
 
 def _least_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
-    """Return float64[2, nodes]: the free percentages of cpu and memory, not rounded."""
     score = np.subtract(usage.left_scored, asked, out=usage.scratch)
     np.maximum(score, 0.0, out=score)
     score *= _MAX
@@ -455,7 +450,6 @@ def _least_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
 
 
 def _most_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
-    """Return float64[2, nodes]: the requested percentages of cpu and memory, not rounded."""
     score = np.subtract(usage.offered, usage.left_scored, out=usage.scratch)
     score += asked
     np.minimum(score, usage.offered, out=score)
@@ -465,12 +459,12 @@ def _most_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
 
 
 def _most_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
-    """Return the percentage of `allocatable` that is requested, at most 100 (most_allocated.go)."""
+    # As in most_allocated.go.
     return by.quotient(by.minimum(requested, allocatable) * _MAX, allocatable)
 
 
 def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
-    """Return a function that computes scores from utilization (requested_to_capacity_ratio.go)."""
+    # As in requested_to_capacity_ratio.go.
     by_percent = scores_by_percent(shape)
 
     def score(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:

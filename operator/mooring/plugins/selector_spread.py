@@ -66,7 +66,6 @@ def _counts(
 
 
 def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
-    """Return int64[nodes]: lower scores for more pods on the node and in its zone."""
     score = _fewest(counts)
     zones = nodes.zone_codes
     by_zone = np.bincount(zones, weights=counts, minlength=len(nodes.zones))
@@ -76,7 +75,6 @@ def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
 
 
 def _fewest(counts: IntArray | _Floats) -> _Floats:
-    """Return scores of 100 (no pods) to 0 (the most pods)."""
     most = counts.max()
     if not most:
         return np.full(len(counts), float(MAX_SCORE))

@@ -131,7 +131,6 @@ def _matches(other: object | None, pod: Pod) -> bool:
 
 
 def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: ClusterView) -> dict[str, str]:
-    """Return these labels of the first node with a matching pod."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
     matching = cluster.counts(selection((part,), terminating=True), EACH_NODE)
     if not matching.total:
@@ -146,7 +145,7 @@ def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: ClusterView
 
 
 def _elsewhere(nodes: NodeView, key: str, counts: IntArray) -> npt.NDArray[np.float64]:
-    """Return float64[nodes]: the percentage of pods on nodes with other values of the label."""
+    """Return, for each node, the percentage of pods on nodes with another value of the label."""
     codes = nodes.label_codes(key)
     labelled = codes != ABSENT
     pods = int(counts.sum())

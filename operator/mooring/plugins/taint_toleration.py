@@ -64,7 +64,6 @@ class TaintToleration:
 
 
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
-    """Return int64[nodes]: `measure` of the node's taints, computed once per distinct list."""
     codes, sets = nodes.taint_codes, nodes.taint_sets
     if len(codes) < len(sets):
         measured = np.zeros(len(sets), np.int64)

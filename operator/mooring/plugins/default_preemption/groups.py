@@ -77,7 +77,6 @@ def _has_preempted(state: PodGroupPostFilterState) -> bool:
 
 
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:
-    """Return whether victims of the group's last preemption are still on their nodes."""
     pause()  # there may be 50,000 members
     # See isOngoingPreemption in podgrouppreemption.go.
     cluster, waiting = state.cluster, state.group.unscheduled
@@ -91,7 +90,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
-    """Yield the single pods and whole groups of lower priority than the group."""
+    """Yield single pods and whole groups with a lower priority than the preempting group."""
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole
     lower = (g for g in whole if g.priority < priority and g.key != state.group.key)
@@ -119,7 +118,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
-    """Return bool[pod slots]: True for the youngest members beyond their group's minimum."""
+    """Return, for each pod slot, whether the pod's group keeps its minimum without the pod."""
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))

@@ -124,7 +124,6 @@ class DefaultPreemption:
         return self._reclaim(state, queue) if queue is not None else self._by_priority(state)
 
     def _by_priority(self, state: PostFilterState) -> PostFilterResult:
-        """Return the cheapest candidate with victims of lower priority, or why there is none."""
         # The second call, with the candidates that the extenders accepted.
         if state.processed is not None:
             return self._of_processed(state, state.processed)
@@ -185,7 +184,6 @@ class DefaultPreemption:
     def _find_candidates(
         self, state: PostFilterState, rows: IntArray, rejections: Counter[str]
     ) -> list[Candidate]:
-        """Return candidates within the profile's limits, as many as kube-scheduler compares."""
         if not len(rows):
             return []
         groups = self._groups(state)
@@ -218,7 +216,6 @@ class DefaultPreemption:
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
     def _groups(self, state: PostFilterState) -> dict[int, PodGroupState]:
-        """Return, by number, the whole groups that may be victims."""
         cluster = state.cluster
         if not self._knows_groups or not cluster.pod_groups.disrupted_whole:
             return {}
@@ -228,11 +225,11 @@ class DefaultPreemption:
         return {group.number: group for group in may_be}
 
     def _wanted(self, nodes: int) -> int:
-        """Return how many candidates to find among this many nodes (calculateNumCandidates)."""
+        # As calculateNumCandidates.
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether enough candidates were found (DryRunPreemption, preemption.go)."""
+        # As DryRunPreemption in preemption.go.
         if len(candidates) < self._wanted(nodes):
             return False
         # While there are too few, none was looked at; then only the last one is new.
@@ -275,7 +272,6 @@ class DefaultPreemption:
         rejections: Counter[str],
         dry_runs: DryRuns,
     ) -> list[Candidate]:
-        """Return the candidates that dry runs find, as many as kube-scheduler compares."""
         rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
         if not potential.counts.any():
             return []
@@ -315,7 +311,7 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the nodes to try, as positions in `potential.rows`, in this order.
+        """Return the nodes to try in this order, as positions in `potential.rows`.
 
         The second result says how many of the first nodes are tried even if this takes too long.
         """
@@ -345,7 +341,7 @@ class DefaultPreemption:
     def _of_processed(
         self, state: PostFilterState, processed: ProcessedCandidates
     ) -> Nomination | NotEligible:
-        """Return the cheapest candidate that the extenders accepted (see SelectCandidate)."""
+        # See SelectCandidate.
         if processed.error is not None:
             return NotEligible(f"preemption: {processed.error}", is_error=True)
         cluster, resolvable = state.cluster, frozenset(state.diagnosis.resolvable_rows.tolist())
@@ -368,7 +364,7 @@ class DefaultPreemption:
 
 
 def _few_enough(victims: list[Victim]) -> list[Victim]:
-    """Return the single pods and the smallest groups, few enough for a dry run."""
+    """Return all single pods and the smallest groups; leave out groups beyond a number of pods."""
     left = _MOST_IN_DRY_RUN - sum(not isinstance(victim, WholeGroup) for victim in victims)
     chosen = list[Victim]()
     for victim in sorted(victims, key=lambda victim: len(pods_of(victim))):
@@ -381,7 +377,7 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the cheapest nodes to try; `DefaultPreemption._order` explains both results."""
+    """Return positions in `potential.rows`, the cheapest first, and how many to try in any case."""
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
         return ranked, len(ranked)
@@ -390,7 +386,7 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield those of `ranked` whose victims are compared with disruption budgets."""
+    """Yield the nodes of `ranked` to try: all if they have few victims, otherwise some of them."""
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
     if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
         yield from ranked.tolist()
@@ -409,7 +405,6 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 
 
 def _with_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
-    """Return the rows of nodes that have pods of lower priority; `rejections` counts the others."""
     # Only extenders reject these nodes. They may name pods of lower priority as victims.
     found: list[int] = []
     for row in rows.tolist():
@@ -428,7 +423,7 @@ def _expected_victims(state: PostFilterState, rows: list[int]) -> str:
 
 
 def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
-    """Return why the pod is not allowed to preempt now (PodEligibleToPreemptOthers)."""
+    # See PodEligibleToPreemptOthers.
     pod, cluster = state.pod, state.cluster
     if not pod.spec.preempts:
         return "not eligible due to preemptionPolicy=Never."
@@ -451,7 +446,6 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
 def _protected(
     state: PostFilterState, groups: Mapping[int, PodGroupState]
 ) -> npt.NDArray[np.bool_]:
-    """Return bool[pod slots]: True for pods that may not be victims of a single pod."""
     cluster = state.cluster
     whole = {group.number for group in cluster.pod_groups.disrupted_whole} - groups.keys()
     barred = protected(cluster, state.limits, state.now)
@@ -461,7 +455,6 @@ def _protected(
 def _allowed(
     state: PostFilterState, candidates: list[Candidate], rejections: Counter[str]
 ) -> list[Candidate]:
-    """Return the candidates within the profile's limits; `rejections` counts the other nodes."""
     allowed = list[Candidate]()
     for candidate in candidates:
         exceeded = _exceeded_limit(state, candidate)

@@ -175,7 +175,6 @@ class PotentialVictims:
 
     @cached_property
     def _all_pods(self) -> list[Pod | None]:
-        """The pods of all potential victims."""
         # This is read early, because a dry run may change the slots.
         pods = self._columns.pods
         return [pods[slot] for slot in self._slots.tolist()]
@@ -228,7 +227,6 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def _is_pod(self, slots: IntArray) -> BoolArray:
-        """Return bool[len(slots)]: False for pods that `by_importance` treats like a group."""
         is_pod = np.ones(len(slots), np.bool_)
         if self._members_first:
             pods = (self._columns.pods[slot] for slot in slots.tolist())
@@ -256,7 +254,6 @@ class PotentialVictims:
         return ranked
 
     def _costs(self, victims: VictimSlots) -> _Costs:
-        """Return the costs of the victims that are not yet being evicted."""
         numbers = self._columns.groups[victims.slots]
         in_group = np.isin(numbers, [*self._make]) & ~victims.evicting
         single = ~victims.evicting & ~in_group
@@ -277,7 +274,7 @@ class PotentialVictims:
     def _costs_of_groups(
         self, groups: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
-        """Return the last four fields of `_Costs` for each group; `groups` are sorted numbers."""
+        """Return the last four fields of `_Costs` for each number in `groups`, which is sorted."""
         columns, size = self._columns, len(groups)
         member = columns.in_groups(groups) & (columns.rows >= 0)
         slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)

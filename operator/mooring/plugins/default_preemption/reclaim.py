@@ -61,7 +61,6 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
 
 
 def _cheapest(preemptor: Preemptor, rules: "_Rules") -> GroupPreemption:
-    """Return the cheaper of two sets of victims, or why there are no victims."""
     with rules.without_leaving():
         units = sorted(rules.units(), key=importance)
     if preemptor.what == "pod" and units:  # the first search for a group determines its placement
@@ -81,7 +80,6 @@ def _cheapest(preemptor: Preemptor, rules: "_Rules") -> GroupPreemption:
 
 
 def _without(preemptor: Preemptor, rules: "_Rules", units: Sequence[Unit]) -> GroupPreemption:
-    """Return the victims among the units, or why there are none."""
     with rules.without_leaving():
         # If not all units may leave together, the last units have precedence.
         safe = rules.within_nominal(units[::-1])
@@ -98,7 +96,6 @@ def _nominated(
 
 
 def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
-    """Return a text that counts the victims in each Queue."""
     states = map(cluster.queues.numbered, map(cluster.pod_columns.queue_of, victims))
     counts = Counter(f"queue {state.name}" if state is not None else "no queue" for state in states)
     texts = [f"{plural(count, 'pod')} of {name}" for name, count in counts.most_common()]
@@ -106,7 +103,6 @@ def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
 
 
 def _is_cheapest(found: GroupPreemption, units: Sequence[Unit]) -> bool:
-    """Return whether the only victim is a pod of the lowest priority, without a violation."""
     if not isinstance(found, GroupNomination) or found.violations:
         return False
     lowest = min(unit.priority for unit in units)
@@ -185,7 +181,7 @@ class _Rules:
             pause()
 
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
-        """Return bool[pod slots]: the least important pods of `found`, few enough to examine."""
+        """Reduce `found`, bool[pod slots], to the least important pods, few enough to examine."""
         columns, nodes = self._cluster.pod_columns, self._cluster.nodes
         slots = np.flatnonzero(found)
         least = slots[columns.by_importance(slots, borrow[slots])]
@@ -211,7 +207,7 @@ class _Rules:
     def _of_group(
         self, group: PodGroupState, slots: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64] | None, bool]:
-        """Return the members that are only evicted together, and whether this is allowed."""
+        """Return the slots of members that only leave together, and whether they may be evicted."""
         if group.key == self._cluster.pod_groups.key_of(self._preemptor.pods[0]):
             return slots, False
         if group in self._cluster.pod_groups.disrupted_whole:
@@ -225,7 +221,7 @@ class _Rules:
         return slots[~np.isin(slots, surplus)], True
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return bool[pod slots] of the evictable pods in borrowing Queues, and of the others."""
+        """Return two bool[pod slots]: evictable pods in borrowing Queues, other evictable pods."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -246,7 +242,6 @@ class _Rules:
         return (borrow & lower if reclaims is Preempts.LOWER_PRIORITY else borrow), others
 
     def _newer_equals(self, own: _Slots) -> _Slots:
-        """Return bool[pod slots]: newer pods of `own` with the preemptor's priority."""
         columns, oldest = self._cluster.pod_columns, min(p.created for p in self._preemptor.pods)
         found = np.zeros(len(own), np.bool_)
         for slot in np.flatnonzero(own & (columns.priority == self._preemptor.priority)).tolist():
@@ -255,7 +250,6 @@ class _Rules:
         return found
 
     def _may_reclaim_from(self, number: int) -> bool:
-        """Return whether the preemptor may evict pods of this Queue."""
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
             return False
@@ -296,16 +290,15 @@ class _Rules:
         return {number: demand_of(pods) for number, pods in by_queue.items()}
 
     def _used_by(self, usage: Mapping[int, object]) -> dict[QueueState, dict[str, int]]:
-        """Return the usage of all Queues on the branches of the Queues in `usage`."""
         states = map(self._cluster.queues.numbered, usage)
         others = (state for state in states if state is not None and state is not self._queue)
         in_tree = (state for state in others if state.number in self._preemptor.tree)
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether every Queue gave back only borrowed quota.
+        """Return whether each Queue in `before` gave back borrowed quota that the preemptor needs.
 
-        It must have given back quota of a resource that the preemptor requests.
+        Also, no Queue may have fallen below its nominal quota.
         """
         for state, used in before.items():
             nominal, now = state.nominal, state.used

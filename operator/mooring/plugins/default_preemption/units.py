@@ -174,7 +174,7 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
 
 
 def _fits_only_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArray:
-    """Return bool[nodes]: where the pod's requests fit only without the pods in `slots`."""
+    """Return, for each node, whether the pod's requests fit only without the pods in `slots`."""
     columns, nodes, demand = cluster.pod_columns, cluster.nodes, pod.spec.demand.resources
     at, number = columns.rows[slots], len(cluster.nodes)
     nominated, amounts = columns.nominated_demand(demand, pod.spec.priority, pod.uid, number)
@@ -236,7 +236,6 @@ class _Reprieve:
         return self._fits()
 
     def _fits(self) -> bool:
-        """Return whether the preemptor fits beside the units that are not removed."""
         self._searches += 1
         rows = self._place([pod for unit in self._gone for pod, _ in unit.pods])
         if rows is not None:
@@ -247,7 +246,7 @@ class _Reprieve:
         return self._searches >= _MOST_SEARCHES or self._preemptor.is_last()
 
     def _needed(self, units: Sequence[Unit], *, some: bool = False) -> list[Unit]:
-        """Return those of `units` that must leave, at least one if `some`; add the others back."""
+        """Find, by halving, which of `units` must leave; put the others back on their nodes."""
         if not units:
             return []
         # After the last search, all remaining units must leave.
@@ -264,14 +263,12 @@ class _Reprieve:
         return first + self._needed(units[half:], some=not first)
 
     def _on_the_nodes(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units on the preemptor's nodes if evicting these is enough; else all units."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
         others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
         return needed if self._can_stay(others) else list(units)
 
     def _can_stay(self, units: Sequence[Unit]) -> bool:
-        """Add the units back if the preemptor fits beside them."""
         for unit in units:
             del self._gone[unit]
         if self._fits():

@@ -115,21 +115,20 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(spec: PodSpec) -> tuple[int, int]:
-    """Return numbers that identify the spec's node selectors and its tolerations."""
     selects = _HashedOnce((spec.node_selector, spec.required_nodes))
     return _number(selects), _number(_HashedOnce(spec.tolerations))
 
 
 @cached(8 * 1024 * 1024)
 def _number(_selecting: _HashedOnce) -> int:
-    """Return a cached number; equal values have equal numbers."""
+    # The cache gives equal values equal numbers.
     return next(_numbers)
 
 
 def _counted_nodes(
     spec: PodSpec | None, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
 ) -> CountedNodes:
-    """Compute `NodeInclusion.counted_nodes`; `spec` is None if no policy excludes a node."""
+    # `spec` is None if no policy excludes a node.
     domains = nodes.label(constraint.topology_key)
     partial = [k for k in keys if k != domains.key and nodes.label(k).held < nodes.node_count]
     if spec is None and not partial:

@@ -212,10 +212,7 @@ class PodTopologySpread:
         return queue_if(_domains(before, pod.spec, rules) != _domains(after, pod.spec, rules))
 
     def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
-        """Return the rules for the pod's own constraints, else for the default constraints.
-
-        `hard` chooses between DoNotSchedule (True) and ScheduleAnyway.
-        """
+        """Return the DoNotSchedule rules if `hard`, otherwise the ScheduleAnyway rules."""
         if pod.spec.spread:
             labels = frozenset(pod.labels.items())
             return _own_rules(pod.spec, labels, hard=hard, empty_counts=self._empty_counts)
@@ -228,7 +225,6 @@ class PodTopologySpread:
     def _limit(
         self, spec: PodSpec, rule: _Rule, keys: tuple[str, ...], cluster: ClusterView
     ) -> _Limit:
-        """Return the domains that may get one more pod without exceeding maxSkew."""
         constraint = rule.constraint
         included = self._inclusion.counted_nodes(spec, constraint, keys, cluster.nodes)
         if rule.pods is not None:
@@ -248,7 +244,6 @@ class PodTopologySpread:
         scored: NodeView,
         cluster: ClusterView,
     ) -> _DomainScores:
-        """Return the constraint's part of the raw score of the nodes `scored`."""
         constraint, nodes = rule.constraint, cluster.nodes
         if constraint.topology_key == HOSTNAME and rule.pods is not None:
             self._evaluations.count_pods(cluster, ((rule.pods, EACH_NODE),))
@@ -272,13 +267,12 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Return the raw score for each of `counts`, the numbers of pods in domains."""
     # The more domains there are, the faster the score grows.
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
 def _normalized(raw: IntArray) -> IntArray:
-    """Return scores of 0 to 100, lower for higher `raw` (scoring.go)."""
+    # As in scoring.go.
     most = int(raw.max(initial=0))
     if not most:
         return np.full(len(raw), MAX_SCORE, np.int64)
@@ -297,7 +291,6 @@ def _is_counted(pod: object | None, rule: _Rule, cluster: ClusterView) -> bool:
 def _domains(
     node: object | None, spec: PodSpec, rules: tuple[_Rule, ...]
 ) -> list[tuple[str, bool]] | None:
-    """Return, for each rule, the node's domain, and whether the node is counted."""
     if not isinstance(node, Node):
         return None
     constraints = [rule.constraint for rule in rules]
@@ -325,11 +318,9 @@ def _own_rules(
 def _rule(
     constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str], *, empty_counts: bool
 ) -> _Rule:
-    """Return the rule for a constraint, with matchLabelKeys in its selector (common.go).
-
-    `empty_counts` says whether an empty selector selects all pods, and not none.
-    """
+    """Return the rule for a constraint; an empty selector selects all pods if `empty_counts`."""
     selector = constraint.selector
+    # As in common.go.
     same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]
     if same:
         selector = (selector or LabelSelector()).narrowed(*same)

@@ -145,7 +145,7 @@ class Evaluator:
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
-        """Return the condition's value, if only the pod determines this value."""
+        """Return the value of the condition `step` if the pod alone determines it, else None."""
         match step:
             case ConstantValue(bool(value)):
                 return value
@@ -177,7 +177,6 @@ class Evaluator:
         return why
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """Return the results for all nodes, from the cache if possible."""
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -274,7 +273,6 @@ class Evaluator:
         return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Compute `&&` or `||`, first with operands that are equal for all nodes."""
         decisive = step.function == "_||_"
         values: list[Value] = []
         for operand in sorted(step.operands, key=_differs):
@@ -309,7 +307,6 @@ class Evaluator:
         return self._of_nodes[step].at(None if all_rows else nodes.rows, errors)
 
     def _distinct(self, step: Interpreted, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Evaluate the step once for all nodes with the same values."""
         columns = [codes_of(read, nodes, self._cluster).compact() for read in step.of_node]
         codes, tuples = combined(columns)
         pods = self._read_pod(step, pod)
@@ -320,7 +317,7 @@ class Evaluator:
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
-        """Return the step's cached result for `raws`, the values of `step.reads`."""
+        # `raws` begins with the values of `step.of_node`.
         if step in self._of_label_maps:
             # Most pods have different labels, so only one pod's results are cached.
             kept, key = self._kept_for(pod), (step, raws[: len(step.of_node)])
@@ -349,7 +346,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """Return an upper bound for the bytes of a cached result."""
+    # An upper bound.
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):
@@ -360,7 +357,6 @@ def _bytes_of(raws: Iterable[Any]) -> int:
 
 
 def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
-    """Return `values` as Results, with errors in place of infinities and NaNs."""
     if values.dtype == np.float64:
         finite = np.isfinite(values)
         if not finite.all():

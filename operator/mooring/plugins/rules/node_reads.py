@@ -110,12 +110,11 @@ def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
     """Return how many distinct combinations of values for `reads` the nodes can have at most."""
     nodes, values = cluster.nodes, 1
     for read in reads:
-        values *= _values_of(read, nodes)
+        values *= _number_of_values(read, nodes)
     return min(values, len(nodes))
 
 
-def _values_of(read: Read, nodes: NodeView) -> int:
-    """Return about how many distinct values the nodes have for `read`."""
+def _number_of_values(read: Read, nodes: NodeView) -> int:
     match read.variable:
         case "node.name":
             return len(nodes)
@@ -163,7 +162,6 @@ def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
-    """Return why the value is too large to be evaluated."""
     if type(raw) is str:
         longest = len(raw)
     elif variable not in _SETS:

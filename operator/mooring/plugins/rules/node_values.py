@@ -115,7 +115,6 @@ class NodeValues:
         return Value(data, found_numbers)
 
     def _grow(self) -> None:
-        """Extend the arrays for new rows of the node table."""
         more = len(self._cluster.nodes) - len(self._marks)
         if more > 0:
             self._marks = np.append(self._marks, np.zeros(more, self._marks.dtype))
@@ -123,7 +122,7 @@ class NodeValues:
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
-        """Return a code for each row, and the values of each code."""
+        """Return a code for each row, and a list with the values that each code stands for."""
         nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
         if len(rows) > _FEW:
             return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])
@@ -137,7 +136,7 @@ class NodeValues:
         return np.array(codes, np.int64), [*numbers]
 
     def _write(self, rows: IntArray, which: IntArray, results: list[Any]) -> None:
-        """Store the results; row `rows[i]` gets `results[which[i]]`."""
+        """Store `results[which[i]]` for the node in row `rows[i]`."""
         if not len(rows):
             return
         failed = [self._whys.number(r.text) if isinstance(r, Failure) else 0 for r in results]
@@ -159,7 +158,7 @@ class NodeValues:
 
 
 def _renumbered(numbers: IntArray, texts: Errors) -> tuple[IntArray, Errors]:
-    """Remove the unused texts; return new numbers and the used texts."""
+    # Drops the texts that no number uses.
     used, inverse = np.unique(numbers, return_inverse=True)
     known, fewer = ("", *texts.texts), Errors()
     again = np.array([fewer.number(known[n]) if n else 0 for n in used.tolist()], np.int64)

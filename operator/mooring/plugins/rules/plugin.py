@@ -96,7 +96,7 @@ class Rules:
     def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield texts about the counted pods, each with a mask of refused nodes."""
+        """Yield texts about counted pods, each with bool[nodes]: the nodes that it is about."""
         counts = self._evaluator.counts
         if not counts:
             yield "", refused
@@ -132,7 +132,6 @@ class Rules:
         return queue_if(self.filter(pod, nodes, None).any())
 
     def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether this event of a namespace may matter to the rule."""
         changed = event.after or event.before
         own = isinstance(changed, Namespace) and changed.name == pod.namespace
         return own or self._evaluator.counts.reads_namespaces()
@@ -146,7 +145,6 @@ class Rules:
         return nodes.only((self._changed_node(event) or "") if reads_event else "")
 
     def _changed_node(self, event: ClusterEvent) -> str | None:
-        """Return the event's node if the rule reads something that changed there."""
         match event.before, event.after:
             case Node() as before, Node() as after:
                 changed = any(_of(before, read) != _of(after, read) for read in self._reads)
@@ -164,7 +162,7 @@ class Rules:
 def _changed_domains(
     counts: "PodCounts", pod: Pod, event: ClusterEvent, cluster: ClusterView
 ) -> Iterator[Node]:
-    """Yield the nodes in whose domains the number of counted pods may have changed."""
+    """Yield a node of each topology domain in which the event may have changed a count of pods."""
     if event.kind is Kind.NODE:
         nodes = [node for node in (event.before, event.after) if isinstance(node, Node)]
         if len(nodes) == 1 or counts.domains_of(nodes[0]) != counts.domains_of(nodes[-1]):

@@ -89,7 +89,7 @@ class PodCounts:
         ]
 
     def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: equal numbers for nodes that an explanation describes alike."""
+        # An explanation describes nodes with equal numbers alike.
         counts = self._counts(count, pods)
         numbers: IntArray = counts.at(nodes).astype(np.int64)
         return numbers if count.key is None else nodes.domain_codes(counts.domains)
@@ -117,7 +117,6 @@ class PodCounts:
         return [node.name if c.key is None else node.labels.get(c.key) for c in self._all]
 
     def _of(self, pod: Pod) -> Iterator[tuple[PodCount, Selection]]:
-        """Yield each count with its selection for this pod."""
         for count in self._all:
             pods = self._selection(count, pod)
             if not isinstance(pods, Failure):
@@ -180,7 +179,6 @@ def _memory(key: _Key, pods: Selection) -> int:
 
 
 def _selector_text(pods: Selection) -> str:
-    """Return the selector in kubectl's notation: `app=db,tier!=web`."""
     selector = pods.parts[0].selector
     shown = [requirement.text for requirement in selector.requirements] if selector else []
     return ",".join(shown) or "all pods"

@@ -93,7 +93,6 @@ class Ranks:
 
 
 def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:
-    """Return 100 * amount / highest amount for each amount, rounded down."""
     highest = amounts.max(initial=0)
     if highest == 0:
         return np.zeros(len(amounts), np.int64)

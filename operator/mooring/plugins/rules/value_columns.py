@@ -106,7 +106,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands; an error of `former` has precedence."""
+    """Combine the error numbers of two operands: 0 is no error, an error of `former` wins."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -181,7 +181,6 @@ def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
 
 
 def _with_failures(former: Any, failures: Iterable[tuple[str, BoolArray]], errors: Errors) -> Any:
-    """Return the errors `former`; add `failures` on nodes that have no error in `former`."""
     for why, failed in failures:
         if failed.any():
             former = _first(former, np.where(failed, errors.number(why), 0))
@@ -228,7 +227,7 @@ def _product(a: IntArray, b: IntArray) -> _Ints:
 
 
 def _quotient(a: IntArray, b: IntArray) -> _Ints:
-    """Return a / b, truncated towards zero as in C++."""
+    # Truncated towards zero, as in C++.
     zero, overflow = b == 0, (a == _LOWEST) & (b == -1)
     divisor = np.where(zero | overflow, 1, b)
     result = a // divisor
@@ -299,7 +298,6 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """Compare a column with a text by their codes; return None if that would not be fast."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None
