@@ -121,7 +121,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with only what the API server accepts, without references."""
+    """Return the JSON schema with only what the API server accepts, without references."""
     node = _inlined(node, definitions)
     kept: dict[str, Any] = {name: node[name] for name in _KEPT if name in node}
     if "description" in kept:
@@ -141,14 +141,12 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
 
 
 def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of a map's values; None for other schemas."""
     by_pattern = list(node.get("patternProperties", {}).values())
     values = by_pattern[0] if by_pattern else node.get("additionalProperties")
     return values if isinstance(values, dict) else None
 
 
 def _inlined(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with its references resolved, and without the alternative null."""
     while "$ref" in node or "anyOf" in node:
         if "$ref" in node:
             target = definitions[node["$ref"].rpartition("/")[2]]

@@ -40,7 +40,6 @@ def parse_duration(text: object) -> timedelta:
 
 
 def _seconds(digits: str) -> float | None:
-    """Return the seconds of a text like `1m30s`; None for other texts."""
     if digits == "0":
         return 0.0
     *parts, rest = _UNIT.split(digits)

@@ -34,7 +34,7 @@ Path = Annotated[str, Field(max_length=4096)]
 
 
 def _from_base64(given: object) -> bytes:
-    """Decode base64 as Go does: it may contain line breaks."""
+    # As Go, which ignores line breaks.
     if isinstance(given, bytes):
         return given
     try:
@@ -52,7 +52,7 @@ PEM = Annotated[
 
 
 def _url(text: str) -> str:
-    meant = _without_user(text)
+    meant = _without_secrets(text)
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -65,8 +65,7 @@ def _url(text: str) -> str:
     return text
 
 
-def _without_user(text: str) -> str:
-    """Return a URL without secrets, for Events and the log."""
+def _without_secrets(text: str) -> str:
     # The URL may be invalid.
     before, _, rest = text.rpartition("@")
     scheme, found, _ = before.partition("://")

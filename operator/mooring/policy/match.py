@@ -170,7 +170,6 @@ class _LabelConstraint:
 
 
 def _can_both_match(*selectors: LabelSelector | None) -> bool:
-    """Return whether labels exist that all selectors match."""
     wanted: dict[str, _LabelConstraint] = {}
     for selector in filter(None, selectors):
         for key, value in selector.match_labels.items():

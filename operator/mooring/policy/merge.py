@@ -61,7 +61,7 @@ def plugins_by_point(
 
 
 def _merged(custom: PluginSet, catalog: Catalog, defaults: Mapping[str, int]) -> dict[str, int]:
-    """Return the weights of the plugins at multiPoint, the defaults first."""
+    # The plugins at multiPoint, the defaults first.
     added = {plugin.name: plugin.weight for plugin in custom.enabled}
     off = {plugin.name for plugin in custom.disabled}
     kept = {} if "*" in off else {n: w for n, w in defaults.items() if n not in off}
@@ -72,7 +72,6 @@ def _merged(custom: PluginSet, catalog: Catalog, defaults: Mapping[str, int]) ->
 def _expanded(
     point: Point, own: PluginSet, multi: Mapping[str, int], catalog: Catalog
 ) -> tuple[PluginUse, ...]:
-    """Return the plugins of one extension point, in kube-scheduler's order."""
     named = {plugin.name: plugin.weight for plugin in own.enabled}
     off = {plugin.name for plugin in own.disabled}
 

@@ -257,7 +257,6 @@ def profile_for(
 
 
 def _checked(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata; raise ProfileInvalid if an API object cannot have them."""
     name = metadata.get("name")
     mistakes = list[FieldError]()
     if name is None or name == "":

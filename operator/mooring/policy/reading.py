@@ -76,7 +76,6 @@ class PolicyModel(BaseModel):
 
 
 def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
-    """Return the docstrings of the fields, by field name."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
         if not issubclass(cls, PolicyModel):
@@ -112,7 +111,6 @@ def read(model: type[Model], document: object, path: str) -> Model:
 
 
 def _not_json(value: Any, path: str = "") -> Iterator[FieldError]:
-    """Yield a mistake for each value that JSON cannot have."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _not_json(item, join_path(path, key if key.isidentifier() else f"[{key}]"))
@@ -141,7 +139,6 @@ def _validated(model: type[Model], text: bytes) -> Model:
 def _all_mistakes(
     model: type[BaseModel], document: Any, error: ValidationError
 ) -> list[FieldError]:
-    """Return the mistakes in the document, including those in `error`."""
     # Pydantic checks rules about several fields of an object only if each field is valid. So the
     # wrong fields are removed, and the document is read again, until it has no mistakes.
     found: list[FieldError] = []
@@ -171,13 +168,11 @@ def _all_mistakes(
 def _may_follow_from(
     rule: BrokenRule, removed: Collection[tuple[str, ...]], incomplete: Collection[tuple[str, ...]]
 ) -> bool:
-    """Return whether the broken rule may follow from another mistake."""
     owner = split_path(rule.owner)
     return owner in incomplete or any(owner[:end] in removed for end in range(len(owner) + 1))
 
 
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Remove the field at the path from the document; return the removed path."""
     # A list is removed as a whole, so that no item gets a new index. Where a required field is
     # absent, its object is removed.
     while path:
@@ -196,7 +191,6 @@ def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> Any:
-    """Return the value as dicts and lists, without null fields."""
     if isinstance(value, str | int | float):  # first: whether something is a Mapping takes longer
         return value
     if isinstance(value, Mapping):

@@ -107,7 +107,6 @@ def _resolve(
     path: str,
     schema_mistakes: tuple[FieldError, ...],
 ) -> ResolvedProfile:
-    """Return the result of `resolve`; `schema_mistakes` are already known."""
     known = _LoadedPlugins(catalog)
     mistakes = [*schema_mistakes, *_wrong_names(spec, known, f"{path}.plugins")]
     pinned = spec.kubernetes_version
@@ -144,7 +143,6 @@ def _resolve(
 
 
 def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
-    """Yield the mistakes without repeated mistakes about one plugin."""
     seen = set[str]()
     for mistake in mistakes:
         if mistake.plugin not in seen:
@@ -179,7 +177,6 @@ class _LoadedPlugins:
 
 
 def _readable_plugins(document: object) -> SchedulingProfileSpec:
-    """Return the plugins and plugin arguments of a document that has mistakes."""
     # Every entry keeps its index. Of an invalid entry, only a valid name is kept.
     spec = _mapping(_mapping(document).get("spec"))
     plugins = _mapping(spec.get("plugins"))
@@ -280,7 +277,6 @@ def _wrong_counts(
 def _args(
     entry: PluginConfig, catalog: _LoadedPlugins, path: str, mistakes: list[FieldError]
 ) -> BaseModel | None:
-    """Return the arguments in an entry of pluginConfig; append mistakes to `mistakes`."""
     if entry.name == RULES:
         mistakes.append(FieldError(f"{path}.name", _NOT_BY_NAME))
         return None
@@ -304,7 +300,6 @@ def _args(
 
 
 def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
-    """Yield mistakes in the `apiVersion` and `kind` of a plugin's arguments."""
     version, kind = entry.args.get("apiVersion"), entry.args.get("kind")
     if version not in (None, _ARGS_VERSION):
         yield FieldError(f"{path}.apiVersion", f'must be {_ARGS_VERSION}, got "{version}"')
@@ -315,7 +310,6 @@ def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
 def _default_args(
     name: str, catalog: Catalog, path: str, mistakes: list[FieldError]
 ) -> BaseModel | None:
-    """Return the default arguments of a plugin; append mistakes to `mistakes`."""
     model = catalog.args_model(name)
     if model is None:
         return None
@@ -331,7 +325,6 @@ def _default_args(
 
 
 def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path: str) -> BaseModel:
-    """Read the arguments of a plugin; raise ProfileInvalid for any failure."""
     try:
         return read(model, given, path)
     except (KeyboardInterrupt, ProfileInvalid):
@@ -343,8 +336,7 @@ def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path
 
 
 def _with_extenders(args: BaseModel, spec: SchedulingProfileSpec) -> BaseModel:
-    """Return NodeResourcesFit's arguments, ignoring the resources that extenders manage."""
-    # These replace `ignoredResources`, as in buildExtenders in kube-scheduler's scheduler.go.
+    # Managed resources replace `ignoredResources`, as in buildExtenders in scheduler.go.
     managed = tuple(
         resource.name
         for extender in spec.extenders

@@ -75,7 +75,7 @@ def _broken(
 
 
 def _steps(details: ErrorDetails, document: object) -> tuple[list[int | str], str | None]:
-    """Return the error's location without tags of unions, and the innermost tag."""
+    """Return the error's location without the tags of unions, and the innermost tag."""
     steps: list[int | str] = []
     tag = None
     here = document
@@ -113,7 +113,6 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models_at(model: type[BaseModel], steps: Iterable[int | str]) -> list[type[BaseModel]]:
-    """Return the models that the value at this location may have."""
     models = [model]
     for step in steps:
         if isinstance(step, str):
@@ -164,7 +163,6 @@ def _words(expected: str) -> list[str]:
 
 
 def _choice(given: object, choices: list[str]) -> str:
-    """Return the message `must be one of ...`, perhaps with a suggestion."""
     allowed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     numbers, hint = choices[0][:1].isdigit(), ""
     if isinstance(given, str):

@@ -47,8 +47,6 @@ _JITTER: Final = 1.2
 
 
 def _positive_or(default: timedelta) -> AfterValidator:
-    """Return a validator that rejects negative durations and replaces 0."""
-
     def check(given: timedelta) -> timedelta:
         if given < timedelta(0):
             raise ValueError("must be more than 0s")
@@ -215,7 +213,6 @@ def _cleaned_profile(profile: object, version: object) -> object:
 
 
 def _cleaned_args(entry: object, version: object) -> object:
-    """Return the entry of pluginConfig without an `apiVersion` equal to `version`."""
     args = entry.get("args") if isinstance(entry, Mapping) else None
     if not isinstance(entry, Mapping) or not isinstance(args, Mapping):
         return entry
@@ -224,7 +221,7 @@ def _cleaned_args(entry: object, version: object) -> object:
 
 
 def _cleaned_set(plugins: object) -> object:
-    """Return the plugin set without the weight 0 that kube-scheduler writes into `disabled`."""
+    # kube-scheduler writes the weight 0 into `disabled`.
     if not isinstance(plugins, Mapping) or not isinstance(plugins.get("disabled"), list):
         return plugins
     disabled = [
@@ -237,7 +234,6 @@ def _cleaned_set(plugins: object) -> object:
 
 
 def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileSpec:
-    """Return the spec of a profile, with the file's settings for all profiles."""
     # Fields that are not in the file are not set in the spec.
     fields = {name: value for name, value in profile if name in profile.model_fields_set}
     fields.pop("scheduler_name", None)
@@ -257,7 +253,6 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _with_former_weights(plugins: Plugins) -> Plugins:
-    """Add the weights of v1beta2 for default plugins not in the file."""
     score = plugins.score
     named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
     if "*" in named:
@@ -277,7 +272,7 @@ def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> I
 
 
 def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> Iterator[FieldError]:
-    """Yield a mistake for each unknown plugin at points that Mooring lacks."""
+    """Yield a mistake for each unknown plugin at an extension point that Mooring does not have."""
     names = {*WithLeftOut(catalog).names(), *KUBE_SCHEDULER_PLUGINS, "*"}
     for (number, profile), point in product(enumerate(profiles), _WITHOUT_POINT):
         path = f"profiles[{number}].plugins.{to_camel(point)}"
@@ -294,7 +289,6 @@ def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> It
 
 
 def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
-    """Yield a note for each left-out setting about pod groups."""
     for point, reason in _WITHOUT_POINT.items():
         plugins: PluginSet = getattr(profile.plugins, point)
         if plugins.enabled or plugins.disabled:
@@ -305,7 +299,6 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes for repeated, empty and missing scheduler names."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name
@@ -318,7 +311,6 @@ def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]
 
 
 def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes if profiles sort the queue differently."""
     # All profiles of a file share one queue.
     first = profiles[0]
     sorters = {plugin.name for plugin in first.plugins.queue_sort.enabled}

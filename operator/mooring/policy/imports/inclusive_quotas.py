@@ -35,7 +35,7 @@ def converted(
 
 
 def _shared(root: WrittenQueue, resource: str, capacity: Mapping[str, int]) -> Quota:
-    """Return the quota of a resource that all queues share: the nodes' amount, up to the limit."""
+    # All queues share the nodes' amount, up to the root's limit.
     quota = root.quotas.get(resource, NO_QUOTA)
     limit = None if quota.borrowing_limit is None else quota.nominal + quota.borrowing_limit
     shared = capacity.get(resource, quota.nominal or limit or 0)

@@ -99,7 +99,6 @@ class KueueQueues:
             self._notes.append(f"{origin} is left out: {why}")
 
     def _quotas(self, spec: Mapping[str, Any], origin: str) -> dict[str, Quota]:
-        """Return the quotas by resource; the quotas of several flavors are added."""
         found = defaultdict[str, dict[str, Quota]](dict)
         for i, group in enumerate(mappings(spec, "resourceGroups", "spec")):
             path = f"spec.resourceGroups[{i}]"
@@ -149,7 +148,6 @@ class KueueQueues:
             yield queue
 
     def _add_namespaces(self) -> None:
-        """Restrict each Queue to the namespaces of its LocalQueues."""
         namespaces, queues = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for namespace, _, queue in self._local:
             namespaces[queue].add(namespace)

@@ -103,7 +103,6 @@ def _wrong_predicates(policy: Policy) -> Iterator[FieldError]:
 
 
 def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
-    """Yield the mistakes in the priorities."""
     weights = dict[str, int]()
     for number, priority in enumerate(policy.priorities or ()):
         path, name = f"priorities[{number}]", priority.name
@@ -124,7 +123,6 @@ def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
 
 
 def _filters(policy: Policy) -> list[_Use]:
-    """Return the plugins for the predicates, in the order of their evaluation."""
     given = policy.predicates
     named = (
         [(f"predicates[{number}]", predicate) for number, predicate in enumerate(given)]
@@ -132,13 +130,12 @@ def _filters(policy: Policy) -> list[_Use]:
         else [("predicates", Predicate(name=name)) for name in DEFAULT_PREDICATES]
     )
     named += [("predicates", Predicate(name=name)) for name in MANDATORY_PREDICATES]
-    order = list(PREDICATES)
+    order = list(PREDICATES)  # in this order, predicates are evaluated
     uses = [(order.index(_predicate_name(p)), use) for path, p in named for use in _filter(p, path)]
     return [use for _, use in sorted(uses, key=lambda entry: entry[0])]
 
 
 def _predicate_name(predicate: Predicate) -> str:
-    """Return the predicate's name in `PREDICATES`."""
     if predicate.argument is None:
         return predicate.name
     # A predicate with an argument may have any name.
@@ -184,7 +181,6 @@ def _score(priority: Priority, path: str) -> _Use:
 
 
 def _with_one_strategy(uses: list[_Use]) -> list[_Use]:
-    """Return the plugins, with NodeResourcesFit in place of a single plugin of `STRATEGIES`."""
     scoring = [use for use in uses if use.plugin in STRATEGIES]
     if len(scoring) != 1:
         return uses
@@ -226,7 +222,6 @@ def _spec(policy: Policy, uses: Iterable[_Use], catalog: Catalog) -> dict[str, A
 
 
 def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, Any]) -> None:
-    """Merge `more` into the plugin's arguments; join lists without repeated values."""
     for name, value in more.items():
         own = args.setdefault(plugin, {})
         if isinstance(value, list):
@@ -237,7 +232,7 @@ def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, An
 
 
 def _unused_points(roles: Mapping[str, set[bool]], catalog: Catalog) -> dict[str, Any]:
-    """Return the plugins to disable, by extension point."""
+    """Disable the scoring of plugins that only filter (`roles` has only False), and the reverse."""
     unused = dict[str, Any]()
     for plugin, scores in roles.items():
         points = catalog.points(plugin) or frozenset()

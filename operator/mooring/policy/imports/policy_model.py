@@ -112,7 +112,6 @@ def _as_v1(document: object) -> object:
 
 
 def _as_v1_extender(extender: object) -> object:
-    """Return the extender with `enableHTTPS` and a timeout as text, as in v1."""
     if not isinstance(extender, Mapping):
         return extender
     modern: dict[str, Any] = dict(extender)

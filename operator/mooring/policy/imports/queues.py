@@ -88,7 +88,6 @@ class QueueImport:
 
 
 def _check_path(queue: WrittenQueue, found: Mapping[str, WrittenQueue]) -> None:
-    """Raise ManifestError if the parents form a circle, or are too many."""
     path, step = [queue.name], found.get(queue.parent)
     while step is not None:
         path.append(step.name)

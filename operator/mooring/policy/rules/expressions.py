@@ -48,7 +48,6 @@ _IN_NAMESPACES: Final[Sequence[tuple[Type, ...]]] = ((), (list_of(STRING),), (_S
 
 
 def _counting(name: str, *of: Type) -> tuple[Overload, ...]:
-    """Return the signatures of a function that counts pods."""
     # `of` is the type before the dot.
     return tuple(
         Overload(f"{name}_{number}", (*of, *pods, *namespaces), INT, bool(of), is_generic=False)
@@ -124,14 +123,13 @@ def _mistakes(
         undeclared = UNDECLARED.match(mistake.text)
         if undeclared:
             name = names.get(mistake.at, undeclared[1])
-            message = f'unknown name "{name}"{_known(name)}'
+            message = f'unknown name "{name}"{_hint(name)}'
         else:
             message = in_plain_words(mistake.text)
         yield _mistake_at(source, mistake.at, message)
 
 
-def _known(name: str) -> str:
-    """Return a hint: the name probably meant, or all names."""
+def _hint(name: str) -> str:
     if name in USES:
         return f": {USES[name]}"
     likely = did_you_mean(".".join(name.split(".")[:2]), (*VARIABLES, *USES))

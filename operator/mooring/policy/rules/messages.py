@@ -64,7 +64,6 @@ def _syntax(message: str) -> str:
 
 
 def _misplaced(text: str, expected: str) -> str:
-    """Return a message about a token that the parser did not expect."""
     if (meant := _WORDS.get(text)) is not None:
         return f'"{text}" is no operator: write {meant}'
     if expected == "<EOF>":
@@ -102,7 +101,6 @@ def _of_two(operator: str, types: Sequence[str]) -> str:
 
 
 def _conversion(types: Sequence[str]) -> str:
-    """Return a hint how to combine values of both types."""
     both = {*types}
     if both == {"int", "double"}:
         return ": CEL does not mix these, write double(...) around the int"
@@ -158,7 +156,7 @@ def _named(kind: str) -> str:
 
 
 def _divided(types: str) -> list[str]:
-    """Return the types that a list such as `string, map(string, int)` names."""
+    # As in `string, map(string, int)`: a comma in parentheses divides nothing.
     parts, depth = [""], 0
     for character in types:
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -290,7 +290,6 @@ def kind_of(part: Expression) -> str:
 
 
 def _too_costly(checked: Checked) -> Iterator[FieldError]:
-    """Yield a mistake for each part that may be too slow."""
     everything = [*walk(checked.root)]
     if len(everything) > _MOST_PARTS:
         message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
@@ -348,7 +347,6 @@ def _variable(part: Expression) -> str:
 
 
 def _reads(expression: Expression) -> Iterator[Read]:
-    """Yield a Read for every variable, with the key if the key is constant."""
     keyed = _keyed(expression)
     if keyed is not None and isinstance(keyed[1], Constant):
         yield Read(keyed[0], str(keyed[1].value))
@@ -387,7 +385,7 @@ def _is_count(expression: Expression) -> bool:
 
 
 def _domain_of(count: Expression) -> str | None:
-    """Return the node label in `domain("label").pods(...)`; None for `node.pods(...)`."""
+    # `domain("label").pods(...)` has a label, `node.pods(...)` has none.
     match count:
         case FunctionCall(target=FunctionCall(function="domain", args=[Constant(value=str(key))])):
             return key
@@ -395,7 +393,7 @@ def _domain_of(count: Expression) -> str | None:
 
 
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """Return the variables that are read, sorted by name."""
+    # A variable that is read as a whole needs no Reads of its keys.
     whole = {read.variable for read in reads if read.key is None} | {*_SETS}
     needed = {Read(r.variable) if r.variable in whole else r for r in reads}
     return tuple(sorted(needed, key=lambda read: (read.variable, read.key or "")))
@@ -449,7 +447,6 @@ class _Planner:
         return NodeLabelValue(step) if variable == "node.labels" else Amount(variable, step)
 
     def _count(self, count: FunctionCall) -> Step:
-        """Return the step for `node.pods(...)` or `domain("x").pods(...)`; add it to `counts`."""
         before, key = len(self.mistakes), _domain_of(count)
         arguments = [*count.parts()]
         if count.function != _COUNTED_PODS:
@@ -472,7 +469,6 @@ class _Planner:
         return self.counts[-1]
 
     def _selected(self, labels: Expression) -> SelectedLabels:
-        """Return the selection that a text or a map of labels describes."""
         if isinstance(labels, Constant):
             try:
                 return SelectedLabels(parse_selector(str(labels.value)))
@@ -562,7 +558,6 @@ def _asks_presence(expression: Expression) -> bool:
 
 
 def _is_operation(call: FunctionCall) -> bool:
-    """Return whether the call can be an operation on columns."""
     if call.function == "_?_:_":
         return kind_of(call) in _KNOWN
     if call.function == "@in":
