@@ -79,7 +79,6 @@ def fields_of_koordinator(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _namespaces(fields: Mapping[str, str]) -> list[str]:
-    """Return the namespaces in Koordinator's annotation `namespaces`."""
     try:
         names = json.loads(fields.get("namespaces") or "[]")
     except (ValueError, RecursionError):

@@ -98,7 +98,6 @@ def parse_queue(raw: Mapping[str, Any]) -> Queue:
 
 
 def _selector_of(raw: Mapping[str, Any]) -> LabelSelector | None:
-    """Return the namespace selector of an invalid Queue, if the selector is valid."""
     try:
         spec = mapping(raw, "spec")
         selector = optional_mapping(spec, "namespaceSelector", "spec")

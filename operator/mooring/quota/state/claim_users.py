@@ -87,7 +87,6 @@ def devices_of(claim: object) -> Amounts:
 
 
 def _count_of(request: ExactRequest) -> int:
-    """Return the most devices that the request takes away from other requests."""
-    if request.admin_access:
+    if request.admin_access:  # takes no devices away from other requests
         return 0
     return MOST_RESULTS if request.mode == "All" else request.count

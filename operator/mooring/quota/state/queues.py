@@ -208,7 +208,6 @@ class Queues:
     def _claim_changed(
         self, numbers: Iterable[int], before: Mapping[str, int], after: Mapping[str, int]
     ) -> None:
-        """Replace the devices that a claim adds to the usage of these Queues."""
         if before != after:
             self.decreases += 1
             for number in numbers:
@@ -269,7 +268,6 @@ class Queues:
         states: dict[str, QueueState],
         drawing: SelectionIndex[str],
     ) -> Collection[str] | None:
-        """Replace the Queues in force; return the result of `settle`."""
         # This is one step: with several steps, a cancelled task could leave half a tree.
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
         self.resources = frozenset(r for queue in in_force.values() for r in queue.quotas)
@@ -288,7 +286,6 @@ class Queues:
         return None if self._names_changed else tuple(self._changed_namespaces)
 
     def _share_nodes(self) -> None:
-        """Set the quota of Koordinator's root to the nodes' resources."""
         root = self._states.get(ROOT_OF_KOORDINATOR) if self._nodes_changed else None
         if root is not None:
             # The tree is not made again, because nodes may change every second.
@@ -307,7 +304,6 @@ class Queues:
     def _make(
         self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
     ) -> QueueState:
-        """Return the state of the Queue; create missing states."""
         if (known := states.get(queue.name)) is not None:
             return known
         parent = self._make(in_force[queue.parent], in_force, states) if queue.parent else None
@@ -363,7 +359,6 @@ class Queues:
         return default, _why_inner(default)
 
     def _why_not_named(self, name: str, namespace: str) -> str | None:
-        """Return why the Queue takes no pods of the namespace."""
         state = self._states.get(name)
         if state is None:
             why = self._problems.get(name)
@@ -375,7 +370,7 @@ class Queues:
 
 
 def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
-    """Return an index that finds the Queues which select a namespace's labels."""
+    """Return an index that finds the names of Queues by the namespace labels that they select."""
     found = SelectionIndex[str]()
     for name, queue in in_force.items():
         if queue.namespaces is not None and not queue.namespaces.empty:
@@ -386,7 +381,6 @@ def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
 
 
 def _why_inner(state: QueueState | None) -> str | None:
-    """Return why a Queue with child Queues takes no new pods."""
     if state is None or not state.children:
         return None
     names = listed([child.name for child in state.children], _MOST_NAMED)
@@ -418,7 +412,7 @@ def below(state: QueueState) -> Iterator[QueueState]:
 def _resolved(
     written: Mapping[str, Queue], former: Mapping[str, Queue]
 ) -> tuple[dict[str, Queue], dict[str, str]]:
-    """Return the Queues in force, and the mistakes in the newest versions; both are by name."""
+    """Return, by name, the Queues in force, and the mistakes in the newest versions of Queues."""
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
     # The former version of a Queue with a mistake stays in force, with its parents.
@@ -433,7 +427,6 @@ def _resolved(
 
 
 def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
-    """Return why the Queue cannot be in force, with the field's path."""
     path, queue = [name], written[name]
     pause()
     while True:
@@ -453,8 +446,6 @@ def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
 
 
 def _why_not(state: QueueState, resource: str, amount: int) -> str:
-    """Return why the Queue may not use this amount in addition."""
-
     def text(value: int) -> str:
         return amount_text(resource, value)
 

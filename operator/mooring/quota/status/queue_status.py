@@ -85,7 +85,6 @@ def queue_views(
 
 
 def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
-    """Return the amounts of each Queue in the tree, by resource."""
     found = defaultdict[str, dict[str, Amounts]](dict)
     for resource in sorted(root.used):
         taken = {root.name: 0}
@@ -168,7 +167,7 @@ def queue_documents(
 
 
 def _with_statuses(queues: Mapping[str, Queue], elastic: Mapping[str, Queue]) -> dict[str, Queue]:
-    """Return the Queues of ElasticQuotas, with statuses like those of Queues."""
+    """Return the Queues of ElasticQuotas, with statuses in the form that Queue objects have."""
     # The amounts come from `status.used`, which Mooring has written.
     objects = Objects()
     tree = Queues(objects, NodeTable(), lambda _pod: "")

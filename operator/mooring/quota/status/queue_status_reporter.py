@@ -83,14 +83,13 @@ class QueueStatusReporter:
 
     async def _look_at_all(self) -> NoReturn:
         while True:
-            changed = await self._scheduler.turn.run(self._look)
+            changed = await self._scheduler.turn.run(self._update_views)
             for first in range(0, max(len(changed), 1), _PATCHED_AT_ONCE):
                 self._statuses.note(*changed[first : first + _PATCHED_AT_ONCE])
                 await self._statuses.settled()
                 await self._scheduler.sleep(ROUND_SECONDS)
 
-    def _look(self) -> list[str]:
-        """Update `views`; return the names of the Queues whose view has changed."""
+    def _update_views(self) -> list[str]:
         queues = self._scheduler.cluster.queues
         written = queues.written()
         if not written and not self.views:
@@ -107,7 +106,6 @@ class QueueStatusReporter:
         return [name for name, view in self.views.items() if view != before.get(name)]
 
     def _count_waiting(self, queues: Queues) -> None:
-        """Count the waiting pods of all Queues, not before the time `_count_at`."""
         now = self._scheduler.clock()
         if now < self._count_at:
             return
@@ -141,7 +139,6 @@ class QueueStatusReporter:
             )
 
     async def _write_elastic(self, name: str, view: QueueView) -> None:
-        """Write the Queue's usage into the status of its ElasticQuota."""
         elastic: Mapping[str, Queue] = self._scheduler.state.objects.of(Kind.ELASTIC_QUOTA)
         found = ((key, queue) for key, queue in elastic.items() if queue.uid == view.uid)
         key, quota = next(found, ("", None))
