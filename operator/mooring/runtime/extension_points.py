@@ -434,7 +434,6 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """Return the mistake in a result of `pre_filter` that is no state."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):
@@ -512,7 +511,6 @@ def _wrong_placements(answer: object, parent: Placement) -> str:
 
 
 def _wrong_verdict(answer: object, *types: type) -> str:
-    """Return why the result is neither None nor a valid object of `types`."""
     if answer is None:
         return ""
     if not isinstance(answer, types):
@@ -527,7 +525,6 @@ def _wrong_verdict(answer: object, *types: type) -> str:
 
 
 def _wrong_reason(reason: object, most: int | None = _LONGEST_REASON) -> str:
-    """Return why a text that users read is wrong, or ""."""
     if not isinstance(reason, str):
         return f"returned a reason that is {_described(reason)}; it must be a text"
     if most is not None and len(reason) > most:
@@ -548,7 +545,6 @@ def _are_amounts(amounts: object) -> bool:
 
 
 def _is_sort_key(key: object) -> bool:
-    """Return whether the key is a tuple of texts and numbers without NaN."""
     return isinstance(key, tuple) and all(
         isinstance(item, int | float | str) and item == item  # noqa: PLR0124 - NaN is not
         for item in key
@@ -575,7 +571,6 @@ def _measured(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Return the method's result; in some attempts, measure the call."""
     metrics = pipeline.metrics
     if not metrics.sampled or point in _NOT_MEASURED:
         return _called(pipeline, plugin, point, method, *arguments)
@@ -609,7 +604,6 @@ def _timed(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Call `_measured`; record the failure `slow` if the call takes too long."""
     failures = pipeline.failures
     began = failures.clock()
     try:
@@ -632,7 +626,6 @@ def _instead(found: object, expected: str) -> str:
 
 
 def _described(found: object) -> str:
-    """Return the type of the result in a few words."""
     if isinstance(found, np.ndarray):
         return _array(found.dtype, found.shape)
     if found is None:

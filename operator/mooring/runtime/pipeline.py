@@ -221,7 +221,6 @@ def _built_plugins(
     failures: PluginFailures,
     evaluations: Evaluations,
 ) -> dict[str, Any]:
-    """Return all plugins by name; raise ProfileInvalid if any plugin cannot be built."""
     handle = replace(
         handle,
         kubernetes=effective.kubernetes,
@@ -268,8 +267,7 @@ def _has(plugin: object, method: str) -> bool:
 
 
 def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return, by name, the plugins with this method whose keys are used."""
-    # These depend on the Node object alone.
+    # The keys are used only if the plugin depends on the Node object alone.
     return {
         name: plugin
         for name, plugin in _with_method(plugins, method).items()
@@ -293,7 +291,6 @@ def _values_of(built: Mapping[str, Any], attribute: str) -> Iterator[Any]:
 
 
 def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
-    """Return the path of the plugin's entry in the profile, or "spec"."""
     for number, entry in enumerate(spec.plugin_config):
         if entry.name == name:
             return f"spec.pluginConfig[{number}]"
@@ -315,7 +312,6 @@ def _built(
     handle: Handle,
     failures: PluginFailures,
 ) -> Any:
-    """Build the plugin; if that fails, record this and raise _ConstructorError."""
     args, plugin = effective.args.get(name), registry.plugin(name)
     blamed = Blamed(name, registry.distribution(name), ExtensionPoint.CONSTRUCTOR)
     began = failures.clock()
@@ -336,7 +332,6 @@ def _built(
 
 
 def _wrong_attribute(built: object) -> str:
-    """Return the mistake in the attributes of a built plugin, or ""."""
     # Wrong formats of pod groups would be used for all pods, even of other profiles.
     formats, policy = getattr(built, "pod_group_formats", ()), getattr(built, "group_policy", None)
     if not isinstance(formats, tuple | list) or not all(map(_is_format, formats)):
