@@ -78,7 +78,6 @@ class Diagnosis:
         return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
 
     def _rejected(self, *, resolvable: bool) -> BoolArray:
-        """Return bool[rows]: True where a rejection has this value of `resolvable`."""
         rejected = np.zeros(len(self.names), np.bool_)
         for group in self.rejected:
             rejected[group.rows[group.explanation.resolvable == resolvable]] = True

@@ -184,7 +184,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why evaluations exceed a limit, and the total cost up to each other evaluation."""
+        """Return why evaluations exceed a limit, and the total cost up to each of the others."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),
@@ -200,6 +200,6 @@ class Evaluations:
 
 
 def _rounded(units: int) -> int:
-    """Return `units` rounded up to two digits, so that messages seldom change."""
+    # To two digits, so that messages seldom change.
     factor: int = 10 ** max(len(str(units)) - 2, 0)
     return -(-units // factor) * factor

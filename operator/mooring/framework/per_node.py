@@ -178,7 +178,6 @@ class _PerNode:
     def _answers(
         self, method: Callable[[Pod, NodeInfo], Any], pod: Pod, nodes: NodeView
     ) -> Iterator[tuple[NodeInfo, Any]]:
-        """Return each node with the method's result; name the node in an exception."""
         infos = _node_infos(nodes, self._cluster_of_nodes)
         answers: list[Any] = []
         try:
@@ -210,7 +209,6 @@ class _FilterPerNode(_PerNode):
         return Explanation.from_codes([*codes], code, resolvable=resolvable)
 
     def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
-        """Return each node with the filter's answer, after checking the answer's type."""
         method = super().filter  # type: ignore[misc] # of the plugin, which comes later
         found = list(self._answers(method, pod, nodes))
         for info, answer in found:

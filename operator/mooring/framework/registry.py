@@ -47,7 +47,6 @@ class Registry:
         self._announced = announced
 
     def _found(self) -> Mapping[str, EntryPoint]:
-        """Return the plugins' entry points by name; later ones of the same name go to `_rivals`."""
         found: dict[str, EntryPoint] = {}
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if found.setdefault(entry.name, entry) is not entry:
@@ -127,7 +126,6 @@ def _source(entry: EntryPoint) -> str:
 
 
 def _problem(name: str, plugin: Any) -> str | None:
-    """Return what is wrong with a loaded plugin, or None."""
     if not isinstance(plugin, type):
         return "is not a class"
     args, points = getattr(plugin, "Args", NoArgs), points_of(plugin)
