@@ -261,7 +261,7 @@ class _PluginInScenario:
         return results
 
     def _rejections(self, mask: BoolArray) -> list[tuple[str, Any]]:
-        """Return the rejected nodes' names, reasons, and whether preemption may help."""
+        """Return each rejected node's name, with its reasons and whether preemption may help."""
         rejected = self.nodes.take(self.rows[~mask])
         if not len(rejected):
             return []
