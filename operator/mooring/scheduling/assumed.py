@@ -96,7 +96,7 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
 
 
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
-    """Run Permit; if the pod must wait, return a future for the outcome."""
+    """Run the Permit plugins; return a future if one of them makes the pod wait."""
     pod, node, pipeline = assumed.pod, assumed.node, assumed.attempt.pipeline
     pending: dict[str, float] = {}
     with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:

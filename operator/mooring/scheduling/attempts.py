@@ -85,7 +85,7 @@ class Attempts:
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
-        """Return the seconds until the pod may find new victims."""
+        """Return the seconds until the pod may evict more pods; `inf` if no time is known."""
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf
         if least and spec.preempts:  # no event tells that the protection of a pod has ended
@@ -116,7 +116,6 @@ class Attempts:
 
 
 def _delayed_seconds(attempt: CurrentAttempt, queued: QueuedPod) -> float:
-    """Return the seconds until the pod may preempt."""
     if not queued.pod.spec.preempts:
         return 0.0
     return max(attempt.pipeline.preemption.delay_seconds - attempt.unschedulable_seconds, 0.0)

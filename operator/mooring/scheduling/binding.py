@@ -93,7 +93,6 @@ async def bind(
 
 
 async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: Extenders) -> None:
-    """Let the extender bind the pod, or run the Bind plugins until one binds it."""
     if assumed.attempt.pipeline.extenders and await _bound_by_extender(assumed, extenders):
         return  # no Bind plugin runs then (schedule_one.go, bind)
     uid, together = assumed.pod.uid, assumed.together
@@ -141,7 +140,7 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 @contextmanager
 def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
-    """Let other code cancel the current task while the context is open."""
+    """Allow a preemption or the pod's group to cancel this binding while the context is open."""
     uid, task = assumed.pod.uid, asyncio.current_task()
     if task is None:
         raise RuntimeError("bindings run as tasks")
@@ -168,7 +167,7 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return the result of the plugin's method, or raise BindingFailed."""
+    """Call `method` of the plugin for the assumed pod; raise BindingFailed if it fails."""
     pipeline, status = assumed.attempt.pipeline, Status.ERROR
     call = _checked(pipeline, plugin, point, method, assumed.pod, assumed.node)
     began = pipeline.metrics.clock()
@@ -204,7 +203,7 @@ async def _checked(
     pod: Pod,
     node: str,
 ) -> object:
-    """Return the method's result; turn an unexpected exception into PluginFailed."""
+    """Await the plugin's `method`; turn an unexpected exception into PluginFailed."""
     try:
         answer = await method(pod, node)
     except KubeError:

@@ -39,7 +39,6 @@ volume claims, and the most requested resources."""
 
 
 def _some(number: int) -> IntArray:
-    """Return at most 64 numbers from 0 to `number` - 1, evenly spread."""
     if number <= _MOST_ROWS:
         return np.arange(number)
     return np.linspace(0, number - 1, _MOST_ROWS).astype(np.int64)
@@ -53,7 +52,7 @@ def cause_of(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> str:
 
 
 def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str, str]:
-    """Return the plugin that rejects the nearest nodes, and its reasons there."""
+    """Return the plugin that rejects the nodes that almost fit the pod, and its reasons."""
     if diagnosis.pre_filter is not None or not diagnosis.rejected:
         plugin = min(diagnosis.pre_filter_plugins, default="")
         return plugin, diagnosis.pre_filter or diagnosis.message
@@ -72,7 +71,6 @@ def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str,
 
 
 def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -> IntArray:
-    """Return the positions of nodes that offer some of every requested resource."""
     has = np.ones(len(positions), np.bool_)
     for resource, amount in islice(pod.spec.demand.resources.items(), _MOST_LOOKED_UP):
         if amount:
@@ -81,7 +79,7 @@ def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -
 
 
 def _reasons(group: RejectedNodes, positions: IntArray) -> str:
-    """Look at the nodes with the fewest reasons; return their most frequent set of reasons."""
+    """Return the most frequent set of reasons among the nodes with the fewest reasons."""
     why = group.explanation
     if len(why.reasons) == 1:
         return why.reasons[0]

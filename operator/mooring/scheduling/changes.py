@@ -96,7 +96,6 @@ def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
-    """Yield tolerations for the most frequent taints that keep the pod off nodes."""
     nodes = cluster.nodes
     counts = Counter[Taint]()
     per_set = np.bincount(nodes.taint_codes[nodes.present], minlength=len(nodes.taint_sets))
@@ -119,7 +118,7 @@ def _is_hard(taint: Taint) -> bool:
 
 
 def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
-    """Yield pairs of a text for "if it ..." and a constraint."""
+    """Yield each constraint of the pod, after a text that completes "if it ..."."""
     for requirement in spec.node_selector.requirements:
         yield f"had no nodeSelector {requirement.text}", requirement
     if spec.required_nodes is not None:
@@ -200,7 +199,7 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return the container's amounts, reduced in the same ratio as the pod's requests."""
+    """Reduce a container's `amounts` in the ratio of `limits` to the pod's `requested` amounts."""
     changed = {
         name: amount * limits[name] // requested[name]
         if name in limits and requested.get(name, 0) > limits[name]
@@ -255,7 +254,7 @@ def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
 
 
 def _waiting(pod: Pod, cluster: ClusterView) -> Iterator[tuple[str, ResourceClaim]]:
-    """Yield each unallocated claim of the pod, with its name in the spec."""
+    """Yield each unallocated claim of the pod, after its name in the pod's spec."""
     seen, known = set[str](), cluster.dynamic_resources
     for entry in pod.spec.resource_claims:
         name = entry.claim or pod.claim_names.get(entry.name)
@@ -276,7 +275,7 @@ def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
 
 
 def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]:
-    """Yield pairs of a text for "if it ..." and a selector or capacity."""
+    """Yield each selector and capacity of the request, after a text that completes "if it ..."."""
     for index, expression in enumerate(wanted.selectors):
         shown = " ".join((expression or "").split())
         if len(shown) > _MOST_CHARACTERS:
@@ -301,7 +300,7 @@ def _tolerates(wanted: ExactRequest, taint: Taint) -> bool:
 
 
 def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: ClaimSpec) -> ClaimSpec:
-    """Apply `edit` to the request or subrequest `name`; "" means all of them."""
+    """Apply `edit` to the claim's request or subrequest `name`, or to all if `name` is ""."""
 
     def edited(at: str, wanted: ExactRequest) -> ExactRequest:
         return edit(wanted) if name in ("", at) else wanted

@@ -136,7 +136,7 @@ def _feasible(
     start: int,
     answers: PodExtenderResults | None,
 ) -> _Feasible | Needed:
-    """Find enough nodes that pass all filters and extenders; perhaps ask the extenders first."""
+    """Return enough feasible nodes, or the questions that extenders must answer first."""
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
     if with_nominated:
@@ -165,7 +165,6 @@ def _feasible(
 
 
 def _highest(search: NodeSearch, found: _Feasible, seed: int) -> ScheduleResult:
-    """Choose a node with the highest total score."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
         row = int(rows[0])
@@ -198,7 +197,7 @@ def _fit_error(
     diagnosis: Diagnosis,
     pre_filtered: PreFiltered | None,
 ) -> FitError | Needed:
-    """Run the PostFilter plugins, because no node fits (RunPostFilterPlugins)."""
+    """Run the PostFilter plugins; return why no node fits (RunPostFilterPlugins)."""
     message = diagnosis.message[:LONGEST_MESSAGE]
     error = FitError(diagnosis, cause_of(search.pod, diagnosis, search.cluster), message)
     if not diagnosis.total:

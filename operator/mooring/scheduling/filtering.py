@@ -341,7 +341,6 @@ class NodeSearch:
     def _filter_rejections(
         self, pre_filtered: PreFiltered, remaining: IntArray, filters: Sequence[FilterPlugin]
     ) -> list[RejectedNodes]:
-        """Return the nodes among `remaining` that each filter rejects, with the reasons."""
         nodes, rejected = self.cluster.nodes, list[RejectedNodes]()
         for plugin in filters:
             if not len(remaining):
@@ -374,7 +373,7 @@ class NodeSearch:
 
 
 def _empty(plugins: list[str]) -> str:
-    """Return the message if no node satisfies all these PreFilter plugins (RunPreFilterPlugins)."""
+    # The texts of RunPreFilterPlugins.
     if len(plugins) == 1:
         return f"node(s) didn't satisfy plugin {plugins[0]}"
     return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"

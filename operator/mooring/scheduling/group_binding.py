@@ -169,7 +169,6 @@ class GroupBinding:
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _look(self) -> None:
-        """End each meeting to which all remaining members have come."""
         for meeting in (self.permitted, self.ready):
             if self.called_off is None and meeting.came >= self._left:
                 meeting.end()

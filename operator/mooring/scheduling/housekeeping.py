@@ -75,7 +75,7 @@ class Housekeeping:
                 logger.warning("pod %s is still unconfirmed: %s", pod.key, text)
 
     async def _settle(self, pod: Pod) -> None:
-        """Read an assumed pod whose binding the watch has not shown; correct the state."""
+        """Ask the API server whether an assumed pod was bound, and correct the state."""
         with self.scheduler.departures.meanwhile() as gone:
             found = await self._read(pod)
             state = self.scheduler.state

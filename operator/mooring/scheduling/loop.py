@@ -89,7 +89,7 @@ class SchedulingLoop:
             self._set_alarm(None)
 
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
-        """Make one attempt, or do other work; return whether there may be more."""
+        """Make one scheduling attempt, or do other work; return whether more work may follow."""
         more_hints = self._run_hints(now)
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():
             self.schedule_one.go_on()
@@ -112,7 +112,6 @@ class SchedulingLoop:
         return False
 
     def _may_bind(self) -> bool:
-        """Return whether one more binding may begin."""
         # If it may not begin, the end of a binding wakes the loop.
         self.schedule_one.waits = self.schedule_one.requesting >= _MOST_BINDING
         return not self.schedule_one.waits
@@ -124,7 +123,6 @@ class SchedulingLoop:
         await self._scheduler.work.wait()
 
     def _set_alarm(self, at: float | None) -> None:
-        """Wake the loop at the time `at` of the event loop, or earlier."""
         if self._alarm is not None:
             if at is not None and self._alarm.when() <= at:
                 return  # it may wake the loop in vain, but a new alarm for each pod takes longer

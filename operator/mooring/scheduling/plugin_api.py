@@ -263,7 +263,7 @@ class PluginApi:
     async def _outliving(
         self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
     ) -> dict[str, Any]:
-        """Return the result of `write`, which goes on if its caller is cancelled."""
+        """Await `write`. A request that was sent goes on even if the caller is cancelled."""
         await turns.answered()  # the caller could have read an outdated object
         task: asyncio.Task[dict[str, Any]]
         # If the caller is cancelled before the write is sent, it is never sent.
@@ -298,7 +298,6 @@ class PluginApi:
             self._forget(turns)
 
     def _forget(self, turns: _Turns) -> None:
-        """Forget answered writes, and delete an unused lock."""
         for write in [write for write in turns.unanswered if write.done()]:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it

@@ -134,7 +134,7 @@ class PodEnqueuer:
             self._scheduler.work.set()
 
     def _nominate_by_status(self, pod: Pod) -> None:
-        """Apply a nomination, or its withdrawal, that another program wrote into the status."""
+        """Apply a nomination, or its withdrawal, which another program wrote into the status."""
         # updatePodInSchedulingQueue in eventhandlers.go, UpdateNominatedPod in nominator.go
         state, node = self._scheduler.state, pod.nominated_node
         if not self._reports.is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
@@ -302,7 +302,7 @@ class PodEnqueuer:
     def _admit(
         self, group: PodGroupState | None, *, changed: bool = False, at_once: int = _FOUND_AT_ONCE
     ) -> None:
-        """Run PreEnqueue again for gated members; with `changed`, retry the other members, too."""
+        """Run PreEnqueue again for gated members; if `changed`, retry the other members, too."""
         if group is None:
             return
         for uid in tuple(islice(group.unscheduled, at_once)):
@@ -328,7 +328,6 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(uid, self._clock())
 
     def _admit_next(self, number: int) -> bool:
-        """Run PreEnqueue for the next member of a group; return False after the last."""
         members = self._to_admit.get(number)
         if members is None:
             return False
@@ -342,7 +341,6 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Retry the group that this version of `member` names, if the group is complete."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -387,7 +385,6 @@ class PodEnqueuer:
             pause()
 
     def _report_pods_without_profile(self) -> None:
-        """Report pods that no profile takes; queue pods that have a profile after all."""
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
         for pod in tuple(scheduler.without_profile.values()):
@@ -413,7 +410,6 @@ class PodEnqueuer:
                 self._reports.no_profile(pod, why)
 
     def _report_misspelt(self) -> None:
-        """Report some pods whose scheduler name may be misspelt."""
         before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
         strays = takewhile(lambda each: each[1].since < before, self._strays.items())
         waiting = (uid for uid, stray in strays if stray.perhaps_misspelt)
@@ -474,13 +470,11 @@ class PodEnqueuer:
             self._forget_claims(pod.uid)
 
     def _find_later(self, uids: Iterable[Uid]) -> None:
-        """Let `run` find the profiles of these pods."""
         self._unsettled.update(dict.fromkeys(uids))
         if self._unsettled or self._to_admit:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue for gated pods that use the event's claim, and hints for its owner."""
         before, after = event.before, event.after
         claim = after if after is not None else before
         if not isinstance(claim, ResourceClaim):
@@ -530,7 +524,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Update the profiles of pods in the namespace (None: of all pods)."""
+        """Find profiles again for the pods in the namespace, or for all pods if it is None."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
@@ -551,7 +545,6 @@ class PodEnqueuer:
         self._scheduler.work.set()
 
     def _find_profile(self, uid: Uid) -> None:
-        """Update a pod's profile; run PreEnqueue again if the pod is gated."""
         queued = self._scheduler.queue.get(uid)
         if queued is not None:
             pipeline = self._pipeline_of(queued.pod)
@@ -572,7 +565,6 @@ class PodEnqueuer:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """Move the pod from the queue to the pods without a profile."""
         self._scheduler.queue.remove(pod.uid, self._clock())
         # The plugins of its former profile may never answer.
         self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
@@ -607,7 +599,7 @@ class PodEnqueuer:
                 self._not_gated[group] = queued
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
-        """Return the plugin that rejects the pod; "" if something else rejects it; else None."""
+        """Return the PreEnqueue plugin that rejects the pod, "" for another cause, else None."""
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)
             if queued is None or queued.pod is not pod:
@@ -632,18 +624,18 @@ class PodEnqueuer:
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
-        """Find a profile for a pod that lost its profile while it was assumed."""
         forgotten = event.before
         if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
             pod = self._scheduler.without_profile.get(forgotten.uid)
+            # The pod lost its profile while it was assumed.
             if pod is not None:
                 self.pending(pod)
 
 
 def _gate_of(claim: object | None) -> Hashable:
-    """Return the fields of a claim that PreEnqueue reads."""
     if not isinstance(claim, ResourceClaim):
         return None
+    # The fields that PreEnqueue reads.
     return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
 
 
@@ -672,7 +664,6 @@ class _Stray:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the namespace that the event adds or relabels."""
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None

@@ -233,7 +233,6 @@ class PodReportBuilder:
         return next((pending_cause(self._scheduler, pod) for pod in pods), None)
 
     def _described(self, pod: Pod) -> Mapping[str, Any] | None:
-        """Return the pod's group as JSON values, without the group's pods."""
         group = self._scheduler.cluster.pod_groups.of(pod)
         if group is None:
             return None
@@ -243,7 +242,7 @@ class PodReportBuilder:
         return None
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
-        """Return the action that a user must take before the group fits."""
+        """Return the action that a user must take before the pod group can fit; else None."""
         definition, source = group.definition, group.key.source
         if definition is None and _KINDS.get(source) in self._unserved():
             return _SERVE[source]
@@ -270,7 +269,7 @@ class PodReportBuilder:
         return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
-        """Return suggestions for the group; repeat the last answer for two seconds."""
+        """Return changes that would make the group fit; repeat the last answer for two seconds."""
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
         if group.incomplete is not None or group.short_of([each.pod for each in waiting]):
@@ -287,7 +286,6 @@ class PodReportBuilder:
             return found
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
-        """Return the report with the data that the queue has."""
         now, state = self._clock(), report.state
         waiting = self._scheduler.waiting.get(queued.pod.uid)
         pending = waiting.pending if waiting is not None else None
@@ -315,7 +313,6 @@ class PodReportBuilder:
         return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """Return how many active pods come first by priority and waiting time."""
         key = by_priority(queued)  # an estimate: Queues, groups and other plugins change the order
         return sum(
             other.times.state is PodState.ACTIVE and by_priority(other) < key
@@ -335,7 +332,6 @@ class PodReportBuilder:
         return await smallest_suggestions(members, pipeline, what_if, self._clock, turn, group)
 
     async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
-        """Return the state of the pod's claims, if a plugin explains them."""
         if not queued.pod.spec.resource_claims:
             return None
         async with self._one_at_a_time:
@@ -397,7 +393,6 @@ async def smallest_suggestions(
 
 
 def _decidable(group: PodGroupState, scheduler: SchedulerState) -> list[QueuedPod]:
-    """Return the members in the queue that can be decided about together."""
     found = list[QueuedPod]()
     for uid in group.unscheduled:
         queued = scheduler.queue.get(uid)

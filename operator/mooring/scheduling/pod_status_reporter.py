@@ -237,7 +237,6 @@ class PodStatusReporter:
         return True
 
     def _priority(self, pod: Pod) -> str:
-        """Return the priority with the names of its PriorityClasses: `1000 (high)`."""
         value = pod.spec.priority
         classes = self.priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
@@ -310,10 +309,10 @@ class PodStatusReporter:
         self._answered(uid, status, version)
 
     def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
-        """Store or forget the pod's version after a write of its newest nomination."""
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version
+            # The write failed.
             if not version:
                 del self._nominating[uid]
 

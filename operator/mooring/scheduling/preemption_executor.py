@@ -194,7 +194,6 @@ class PreemptionExecutor:
     async def _preempt(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
     ) -> None:
-        """Evict the victim; if it is at Permit or PreBind, call off its binding."""
         scheduler = self.scheduler
         if not scheduler.state.evictions.evicting(victim):
             return  # it has left its node by itself, and may be queued or bound again
@@ -217,7 +216,6 @@ class PreemptionExecutor:
     async def _requests(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], why: str, *, strict: bool
     ) -> bool:
-        """Send the requests that evict the victim; return False if it was gone."""
         # This reads nothing of the cluster, because another task may have the turn.
         named = victim.namespace, victim.name, victim.uid
         if strict:
@@ -253,6 +251,5 @@ def _nodes_of(victims: Iterable[Pod]) -> str:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Return whether the API server rejected the request or did not answer it."""
     was_sent = isinstance(error, UnansweredError) or not isinstance(error, UnreachableError)
     return isinstance(error, ApiError) and was_sent

@@ -283,7 +283,6 @@ class Profiles:
         return entry
 
     def _remember(self, profile: SchedulingProfile) -> None:
-        """Remember, for `why_none`, which scheduler names this profile had."""
         if profile.spec.mode == "Shadow":
             return
         for scheduler_name in profile.scheduler_names:

@@ -181,7 +181,7 @@ class ScheduleOne:
         return bool(kept)
 
     def _may_go_on(self, queued: QueuedPod, attempt: CurrentAttempt) -> bool:
-        """Return whether the attempt continues for this pod; if not, end it."""
+        """Return whether the attempt continues for this pod; if not, end it for this pod."""
         scheduler, outdated = self.scheduler, queued.outdated and attempt.group is None
         if self.attempts.has_left(queued) or not self.pod_enqueuer.settle(queued):
             return False
@@ -196,7 +196,7 @@ class ScheduleOne:
         return True
 
     def _scheduling_cycle(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Make a decision and carry it out, or return questions to extenders."""
+        """Make a decision and carry it out, or return the questions to extenders before it."""
         metrics, group = attempt.pipeline.metrics, attempt.group
         namespace, began = attempt.first.pod.namespace, self._clock()
         outer = metrics.begin_attempt()
@@ -227,7 +227,6 @@ class ScheduleOne:
         return ()
 
     def _schedule_pod(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Begin to bind the pod to a node, or put the pod back."""
         queued, outcome = attempt.first, self._decide_pod(attempt)
         if isinstance(outcome, Needed):
             return (outcome,)
@@ -246,7 +245,6 @@ class ScheduleOne:
         return ()
 
     def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
-        """Decide about the pod, and measure and record the decision."""
         scheduler, pipeline, pod = self.scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:
@@ -287,7 +285,7 @@ class ScheduleOne:
             decided(decision, now, scored=outcome.feasible_nodes)
 
     def _schedule_group(self, attempt: CurrentAttempt, group: PodGroupState) -> Sequence[Needed]:
-        """Begin to bind the members; if no nodes fit, preempt and reserve nodes."""
+        """Begin to bind the group's members; if no nodes fit, preempt pods and reserve nodes."""
         pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
         called_off = together.called_off if together is not None else None
@@ -325,7 +323,6 @@ class ScheduleOne:
         return ()
 
     def _place(self, attempt: CurrentAttempt, group: PodGroupState) -> GroupDecision:
-        """Choose nodes for members of the group, and begin to bind them."""
         pipeline, size = attempt.pipeline, len(attempt.members)
         place = partial(
             place_group,
@@ -346,7 +343,7 @@ class ScheduleOne:
     def _preempt(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
-        """Evict victims and nominate the members, or else withdraw their nominations."""
+        """Preempt pods for the group; return the decision, and whether members are nominated."""
         scheduler, members = self.scheduler, attempt.members
         answer = preempt_for_group(
             group,
@@ -375,7 +372,6 @@ class ScheduleOne:
         return decision.after(answer), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes for a group that has waited long."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):
@@ -391,7 +387,6 @@ class ScheduleOne:
     def _group_unschedulable(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> None:
-        """End the attempt for the members without a node."""
         members, pods = attempt.members.values(), attempt.pods
         are_all = group.unscheduled.keys() == attempt.members.keys() and not decision.rows
         are_all = are_all and not any(map(self.scheduler.nominated_node, pods))
@@ -421,7 +416,6 @@ class ScheduleOne:
         self.scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
     def _fail(self, attempt: CurrentAttempt, message: str) -> None:
-        """End the attempt with an error for pods without a running binding."""
         group, profile = attempt.group, attempt.pipeline.profile
         if group is not None:
             self.group_reports.failed(group, message)
@@ -493,7 +487,6 @@ class ScheduleOne:
             queued.times.enter(PodState.BINDING, now)
 
     async def _bind(self, assumed: AssumedPod) -> bool:
-        """Bind the pod and run PostBind; return whether the pod is bound."""
         attempts, attempt, queued = self.attempts, assumed.attempt, assumed.queued
         try:
             self.reports.forget(assumed.pod.uid)
@@ -578,7 +571,6 @@ class ScheduleOne:
                 await asyncio.wait(late, timeout=_CANCELLED_SECONDS)
 
     def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
-        """Return the group's binding that is not over."""
         # By the members' uids, because the group's name or object may be new.
         for uid, assumed in self.scheduler.being_bound.items():
             together = assumed.together
@@ -587,7 +579,6 @@ class ScheduleOne:
         return None
 
     def _leave_group(self, assumed: AssumedPod, *, bound: bool = False) -> None:
-        """Tell the group's binding that the binding of a member has ended."""
         together, assumed.together = assumed.together, None
         if together is None:
             return
@@ -597,7 +588,6 @@ class ScheduleOne:
             self.scheduler.turn.post(called_off)
 
     def _called_off(self, together: GroupBinding, pipeline: Pipeline) -> None:
-        """Report why members were called off; perhaps delete the bound members."""
         group = together.group
         if self.scheduler.state.pod_groups.get(group.key) is not group:
             return  # it has gone; names return
@@ -609,7 +599,6 @@ class ScheduleOne:
     def _delete_half_group(
         self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
     ) -> None:
-        """Delete the bound members of an incomplete group, if the profile requires this."""
         policy, definition = pipeline.group_policy, group.definition
         if policy is None or not policy.delete_bound_members or definition is None:
             return

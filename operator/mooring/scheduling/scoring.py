@@ -93,7 +93,7 @@ class ScoreTable:
         return NodeScore(plugins, self.total.item(position))
 
     def _highest(self, most: int | None) -> list[int]:
-        """Return at most `most` positions with the highest totals."""
+        """Return positions of the `most` highest values in `total`; all positions if it is None."""
         if most is None or most >= len(self.total):
             return [*range(len(self.total))]
         found: list[int] = self.best[:most].tolist()  # of nodes with equal totals any will do
@@ -150,7 +150,6 @@ def _node_only_scores(
     totals: "_Totals",
     as_of: Sequence[Hashable],
 ) -> PluginScores:
-    """Return a node-only plugin's scores of the feasible nodes."""
     spec, how, weight = search.results.spec, scorer.plugin.normalize, scorer.weight
     is_kept = spec.is_kept(scorer.name)
     if totals.is_few and not is_kept:
@@ -208,9 +207,9 @@ class _Totals:
 
 
 def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
-    """Add `column` times `weight` to `total`, in place if possible."""
     more = column if weight == 1 else weight * column
     if total is None:
+        # A copy, because later columns are added to it in place.
         return more.copy() if more is column else more
     total += more
     return total

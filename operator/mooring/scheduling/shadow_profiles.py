@@ -209,7 +209,7 @@ class Shadow:
         return self._scheduler.profiles.in_force.get(profile.profile.name) is profile
 
     def _decide_pending(self, now: float, until: float) -> bool:
-        """Decide about pods that have been pending for long."""
+        """Decide about some long-pending pods; return whether a decision was made or begun."""
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             self._look(now)
@@ -228,7 +228,6 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Add the pods that have been pending for long to `_due`."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)
@@ -241,7 +240,6 @@ class Shadow:
                 self._due.append(pod)
 
     def _compared(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Return the comparison; if the decision fails, its result is `error`."""
         try:
             return self._decided(pod, at, profile)
         except AttemptTooLongError:  # the next call continues the decision
@@ -253,7 +251,7 @@ class Shadow:
             return _Comparison(profile, "error")
 
     def _decided(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Compare a decision about the pod with the pod's node."""
+        """Decide about the pod with the shadow profile; compare the result with its real node."""
         pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
         scores, usages = dict[str, NodeScore | None](), list[tuple[float, float]]()
@@ -288,7 +286,6 @@ class Shadow:
         return _Comparison(profile, result, record, tuple(usages))
 
     def _summary(self, profile: ActiveProfile) -> _Summary:
-        """Return the profile's summary, which begins with this version of the profile."""
         known = self._summaries.get(profile.profile.name)
         if known is None or known.profile is not profile:
             # A shadow profile evicts nothing.
@@ -302,7 +299,6 @@ class Shadow:
         return known
 
     def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
-        """Count the comparison if the pod was pending; else store it."""
         uid = bound.pod.uid
         if uid in self._left:
             del self._left[uid]
@@ -315,7 +311,6 @@ class Shadow:
             self._unconfirmed.popitem(last=False)
 
     def _keep(self, comparison: _Comparison) -> None:
-        """Count the comparison, if this version of the profile is still in force."""
         profile = comparison.profile
         if not self._is_in_force(profile):
             return
@@ -332,7 +327,7 @@ class Shadow:
             self._metrics.shadow_node(name, choice, utilization, balance)
 
     def _usage(self, pod: Pod, row: int) -> tuple[float, float]:
-        """Return utilization and balance of the node with the pod."""
+        """Return the utilization and balance, from 0 to 1, that the node has with the pod."""
         nodes = self._scheduler.cluster.nodes
         fractions = []
         for resource in ("cpu", "memory"):
@@ -356,7 +351,7 @@ def _is_shadow(entry: ActiveProfile) -> bool:
 
 
 def _status(summary: _Summary) -> dict[str, Any]:
-    """Return the summary for the profile's status (`ShadowStatus`), with rounded percentages."""
+    # The fields of `ShadowStatus`.
     results, nodes = summary.results, summary.nodes
     return {
         "since": _iso(summary.since),

@@ -165,7 +165,6 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield the suggestions for a pod, first those of `helping`."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion
@@ -205,7 +204,7 @@ class _Suggestions:
         changes: Sequence[Change] = (),
         without: Sequence[Pod] = (),
     ) -> Suggestion | None:
-        """Return a suggestion if `members` fit after the changes, without the pods in `without`."""
+        """Return a suggestion if `members` fit after `changes`, without the pods `without`."""
         while True:
             try:
                 rows = self._decided(members, changes, without)
@@ -219,7 +218,7 @@ class _Suggestions:
     def _decided(
         self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
     ) -> IntArray:
-        """Return the rows (int64) where `members` fit after `changes`, if `without` are removed."""
+        """Return rows (int64) of nodes where `members` fit after `changes`, without `without`."""
         if self._group is None:
             with self._what_if.trial(without) as trial:
                 for change in filter(attrgetter("claim"), changes):
@@ -237,7 +236,6 @@ class _Suggestions:
         return np.array([*dict.fromkeys(decision.rows.values())], np.int64)
 
     def _changes(self) -> list[Change]:
-        """Return the changes to the members' specs that are worth trying, each once."""
         specs = dict[PodSpec, Pod]()
         for pod in self._members:
             specs.setdefault(pod.spec, pod)
@@ -249,7 +247,7 @@ class _Suggestions:
         return found[:_MOST_CHANGES]
 
     def _with(self, *changes: Change) -> Suggestion | None:
-        """Suggest these changes together, if the pod or group fits then."""
+        """Suggest `changes` together; return None if the pod or group does not fit then."""
         resources = [change.resource for change in changes if change.resource]
         limits: _Limits = dict.fromkeys(resources, 0)
         fit = self._fit_with(changes, limits)
@@ -269,7 +267,6 @@ class _Suggestions:
         )
 
     def _fit_with(self, changes: Sequence[Change], limits: _Limits) -> Suggestion | None:
-        """Return a suggestion if these changes and limits are enough."""
         specs, changed = dict[PodSpec, PodSpec](), list[Pod]()
         for pod in self._members:
             other = pod
@@ -284,7 +281,7 @@ class _Suggestions:
     def _with_largest(
         self, changes: Sequence[Change], resources: Sequence[str], fit: Suggestion
     ) -> tuple[_Limits, Suggestion]:
-        """Return the largest possible requests, and the suggestion for them."""
+        """Return the largest requests with which the pod or group fits, and their suggestion."""
         first, *others = resources
         amounts: Sequence[int] = ()
         if self._group is not None:
@@ -302,7 +299,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return the rounded free amounts of the node with the most room."""
+        """Return how much of each resource is free, rounded, on the node with the most room."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)
@@ -317,7 +314,7 @@ class _Suggestions:
         return {name: n - n % _step_of(name) or n for name, n in limits.items()}
 
     def _amounts(self, resource: str) -> list[int]:
-        """Return smaller requests to try, the largest first."""
+        """Return smaller requests of the resource to try, the largest first."""
         nodes, step = self._cluster.nodes, _step_of(resource)
         free = nodes.allocatable(resource) - nodes.requested(resource)
         spaces = np.unique(free[nodes.present & (free > 0)])
@@ -328,7 +325,7 @@ class _Suggestions:
         return found
 
     def _request_text(self, resource: str, limits: _Limits) -> str:
-        """Complete "if it ..." for a smaller request of a resource."""
+        # The text completes "if it ...".
         limit, before = limits[resource], amount_text(resource, self._requested[resource])
         if not limit:
             return f"did not request {resource} (it requests {before})"
@@ -343,7 +340,7 @@ class _Suggestions:
         return text
 
     def _with_minimum(self, group: PodGroupState) -> Suggestion | None:
-        """Suggest the largest minimum at which the group would be placed."""
+        """Suggest the largest minimum of members with which the group would be placed."""
         definition, first = group.definition, self._first
         smaller = group.scheduled_pods_count + (first.fits if first is not None else 0)
         if definition is None or group.roles or not 0 < smaller < definition.minimum:
@@ -368,7 +365,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return sets of rows where the end of few pods may help."""
+        """Return arrays of rows of nodes where the pod may fit when few other pods have ended."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -393,7 +390,7 @@ class _Suggestions:
         return [np.array([row], np.int64) for row in (*self._short_of_devices, *least)]
 
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
-        """Suggest to wait for the end of as few pods as possible."""
+        """Suggest to wait until as few pods as possible at `rows` have ended."""
         ended = list[Pod]()
         for pods in self._candidates(rows):
             ended = self._fewest(pods[: len(ended) - 1] if ended else pods) or ended
@@ -407,7 +404,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the fewest pods whose end makes the members fit, or []."""
+        """Return the fewest of `pods` without which the members fit, or []."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])
@@ -427,7 +424,7 @@ class _Suggestions:
         return ended
 
     def _candidates(self, rows: IntArray) -> list[list[Pod]]:
-        """Return lists of the pods at `rows` that may end, each in another order."""
+        """Return lists of the same pods at `rows` that may end, each in another order."""
         columns = self._cluster.pod_columns
         slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
         if self._group is not None:
@@ -467,7 +464,7 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first of `tried` that has a suggestion, and this suggestion."""
+    """Return the first of `tried` for which `attempt` has a suggestion, and this suggestion."""
     # If an element has a suggestion, all later elements have one, too.
     first, last, best = 0, len(tried), None
     while first < last:
@@ -497,7 +494,6 @@ def _ranks(rows: IntArray) -> IntArray:
 
 
 def _step_of(resource: str) -> int:
-    """Return the step to which amounts of a resource are rounded."""
     if resource == CPU:
         return 10
     whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")

@@ -62,7 +62,7 @@ class ActivePods:
         return None
 
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
-        """Return the namespace and the heap of the next pod."""
+        """Return the namespace of the next pod, and the heap that holds the pod."""
         best: tuple[int, bool, float] | None = None
         chosen: tuple[str, PodHeap[tuple[Any, ...]]] | None = None
         for place, heap in tuple(self._heaps.items()):
@@ -78,7 +78,6 @@ class ActivePods:
         return chosen
 
     def _order(self, queued: QueuedPod) -> _Order:
-        """Return the pod's order; if the plugin fails, the order by priority."""
         pipeline = queued.pipeline
         plugin = pipeline.queue_sort
         try:

@@ -75,7 +75,6 @@ class ActivePodsWithBorrowers:
         return self._pop_of_borrower(queues, now)
 
     def _order_anew(self, queues: Queues, now: float) -> None:
-        """Sort the borrowers anew; move pods of former borrowers to `_within`."""
         self._siblings, self._first, self._order = {}, {}, []
         for name in tuple(self._of_borrowers):
             if queues.shares(name):
@@ -87,7 +86,7 @@ class ActivePodsWithBorrowers:
                 pause()
 
     def _pop_of_borrower(self, queues: Queues, now: float) -> QueuedPod | None:
-        """Remove and return the first pod of the borrower with the smallest share."""
+        """Remove and return the first pod of the borrowing Queue with the smallest share."""
         # The heaps have earlier shares, and shares only grow until a Queue uses less. So the first
         # Queue whose shares are unchanged has the smallest share.
         while self._order:
@@ -105,15 +104,14 @@ class ActivePodsWithBorrowers:
         return None
 
     def _first_of(self, parent: str, queues: Queues) -> _First:
-        """Return the `_First` of the child Queue with the smallest share now."""
         siblings = self._siblings[parent]
         while (shares := queues.shares(siblings[0][1]))[-1:] != siblings[0][0]:
             heapreplace(siblings, (shares[-1:], siblings[0][1]))
         return shares, siblings[0][1], parent
 
     def _remove_first(self, parent: str, queues: Queues) -> None:
-        """Remove the first child Queue of `parent`, because it has no pods."""
         siblings = self._siblings[parent]
+        # The first child Queue has no more pods.
         del self._of_borrowers[heappop(siblings)[1]]
         heappop(self._order)
         del self._first[parent]

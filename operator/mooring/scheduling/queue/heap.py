@@ -75,7 +75,6 @@ class PodHeap(Generic[_Key]):
         return heapq.heappop(heap).queued() if heap else None
 
     def _search_some(self) -> None:
-        """Move some valid entries from the second heap to the first."""
         for _ in range(min(_LOOKED_AT, len(self._searched))):
             entry = self._searched.pop()  # without its last entry a heap is one still
             if entry.queued() is not None:
@@ -84,7 +83,6 @@ class PodHeap(Generic[_Key]):
             self._most = max(2 * len(self._entries), _FEW_ENTRIES)
 
     def _with_first(self) -> list[_Entry[_Key]]:
-        """Drop void first entries; return the heap with the smallest entry."""
         del self._dropped[-_FREED:]
         if not self._entries and not self._searched:
             return self._entries
@@ -95,7 +93,6 @@ class PodHeap(Generic[_Key]):
         return self._entries
 
     def _drop_void_first(self, heap: list[_Entry[_Key]]) -> None:
-        """Remove void first entries; if there are many, remove all void entries."""
         for _ in range(_MANY_VOID):
             if not heap or heap[0].queued() is not None:
                 return

@@ -90,7 +90,6 @@ class _Shared:
 
 
 def _shared(event: ClusterEvent) -> list[object]:
-    """Return the objects that the event may share with other events."""
     if event.kind is Kind.NODE:  # no tenant writes nodes
         return []
     # The newer version of an object in one event is the older version in the next event.
@@ -99,7 +98,7 @@ def _shared(event: ClusterEvent) -> list[object]:
 
 
 def _size(event: ClusterEvent) -> int:
-    """Return the approximate bytes of the event, without shared objects."""
+    # Bytes, roughly. The objects of `_shared` are not counted.
     total = _EVENT
     for found in (event.before, event.after):
         if isinstance(found, Pod):

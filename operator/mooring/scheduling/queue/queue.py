@@ -210,7 +210,6 @@ class SchedulingQueue:
             self._try_next(queued, now)
 
     def _has_its_signature(self, queued: QueuedPod) -> bool:
-        """Return whether the pod is unschedulable and its signature has not changed."""
         if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
             return False
         return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
@@ -283,7 +282,6 @@ class SchedulingQueue:
         return queued
 
     def _first(self, now: float) -> QueuedPod | None:
-        """Remove and return the next active pod, else the next pod in backoff."""
         queued = self._active.pop(now)
         if queued is None and (queued := self._backoff.pop()) is not None:
             self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
@@ -460,7 +458,6 @@ class SchedulingQueue:
         queued.outdated = queued.decided_by_specs = False
 
     def _drop_events(self) -> None:
-        """Drop the events that no pod needs any more."""
         oldest = self._in_flight.oldest()
         end = self._events.end if oldest is None else oldest
         if self._in_flight or self.has_next:
@@ -479,7 +476,6 @@ class SchedulingQueue:
         return any(map(helps, later)) or hints.needs_no_hint(queued)
 
     def _try_after_backoff(self, queued: QueuedPod, *, for_group: bool) -> None:
-        """Retry an unschedulable pod when its backoff ends."""
         if for_group:
             queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         if queued.backoff_ticket != queued.ticket:  # else it is in the heap already
@@ -489,7 +485,7 @@ class SchedulingQueue:
     def _try_for_group(
         self, queued: QueuedPod, now: float, event: str, moved_at: int | None = None
     ) -> None:
-        """Retry an unschedulable pod, which represents all pods with its signature."""
+        """Retry an unschedulable pod on behalf of all pods with its signature."""
         queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         queued.moved_by = event
         self._retry(queued, now, event)
@@ -498,13 +494,12 @@ class SchedulingQueue:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod if `queued` has another signature now."""
         if queued.tries_for == self._hints.signature(queued):
+            # Its rejection is the answer for all pods with this signature.
             queued.tries_for = None
         self._try_next(queued, now)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod that `queued` represents, if that pod may fit."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None and self._may_fit(following, queued.moved_at):
@@ -528,12 +523,12 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to a backoff that never ends early."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
             return
         self._move(queued, SubQueue.BACKOFF, now, event)
+        # This backoff never ends early.
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
@@ -551,7 +546,6 @@ class SchedulingQueue:
         event: str,
         since: int | None = None,
     ) -> None:
-        """Move the pod to the queue; `event` is the reason for the metrics."""
         if queued.queue is not queue:
             counted = SubQueue.UNSCHEDULABLE if queue is SubQueue.GATED else queue
             self._incoming[counted.value, event] += 1

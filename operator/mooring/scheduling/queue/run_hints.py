@@ -60,7 +60,7 @@ class QueueingHints:
         return tuple(claim.uid for claim in known)  # devices bind pods to nodes
 
     def _group(self, pod: Pod, *, by_specs: bool) -> Hashable:
-        """Return a value that is equal for pods of equal groups."""
+        """Return a key of the pod's group; if `by_specs`, equal groups may have the same key."""
         groups = self._cluster.pod_groups
         group = groups.of(pod)
         # A member with a node may bind the other members to a topology domain.
@@ -133,7 +133,6 @@ class QueueingHints:
         return not any(isinstance(answer, Unschedulable) for answer in answers)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Return whether the plugin's hint returns QUEUE, fails, or does not exist."""
         pipeline = queued.pipeline
         plugin = pipeline.enqueue_extensions.get(name)
         if plugin is None:
@@ -145,7 +144,7 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _ends_wait(self, gone: Pod, queued: QueuedPod) -> bool | None:
-        """Return whether the pod's wait for victims ends; None if hints decide this."""
+        """Return whether the pod need not wait for victims after `gone`; None if hints decide."""
         cluster, pod = self._cluster, queued.pod
         if not len(cluster.nominations) or gone.node_name is None:
             return None
@@ -160,7 +159,6 @@ class QueueingHints:
         return any(n.spec is pod.spec and not awaits(n) for n in nominated) or None
 
     def _awaits_victims(self, group: PodGroupState) -> bool:
-        """Return whether a victim of the group is still on a member's nominated node."""
         cluster, waiting = self._cluster, group.unscheduled
         victims = map(cluster.pod, cluster.evictions.awaited_by(waiting.keys()))
         rows = (victim.row for victim in victims if victim is not None)
@@ -180,7 +178,6 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
 
 
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
-    """Return whether an event about a pod cannot help the queued pod."""
     if about.uid == queued.pod.uid:
         return during_attempt  # its own attempt caused the event
     # The nomination of a pod with a lower priority does not matter.

@@ -185,7 +185,6 @@ class UnschedulablePods:
         return None
 
     def _without_nomination(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod if its nomination has changed since it was added."""
         entry = self._entries.get(uid)
         if entry is None or entry.node is None:
             return None
@@ -242,7 +241,6 @@ class UnschedulablePods:
         return moved
 
     def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
-        """Return the next pod whose nominated node was deleted."""
         uid = next(iter(self._without_node))
         event, queued = self._without_node.pop(uid), self._without_nomination(uid)
         return _moved([(queued, False)], event) if queued is not None else []
@@ -266,7 +264,6 @@ class UnschedulablePods:
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
-        """Mark all events as checked; move the group behind all others."""
         group.seen = group.next = self._events.end
         self._groups.move_to_end(signature)
 
@@ -274,14 +271,13 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """Return the pod for which hints run, preferably the first of `group.free`."""
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """Return the pods nominated to `node`, and the pod that represents the group."""
+        """Return the pods to retry, each with whether it represents the whole group."""
         nominated = [
             queued
             for queued in group.nominated.get(node or "", {}).values()
@@ -295,21 +291,18 @@ class UnschedulablePods:
 
     @staticmethod
     def _most_events(waiting: int) -> int:
-        """Return the largest number of events for which a group's hints run."""
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
 
 def _moved(
     pods: list[tuple[QueuedPod, bool]], event: str, number: int | None = None
 ) -> list[tuple[QueuedPod, bool]]:
-    """Set `moved_by` and `moved_at` of each pod, and return the pods."""
     for queued, _ in pods:
         queued.moved_by, queued.moved_at = event, number
     return pods
 
 
 def _node_of(event: ClusterEvent) -> str | None:
-    """Return the node that the event is about; for a pod, its node."""
     about = event.after or event.before
     if isinstance(about, Pod):
         return freed_node(about)
