@@ -52,7 +52,7 @@ def cause_of(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> str:
 
 
 def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str, str]:
-    """Return the plugin that rejects the nodes that almost fit the pod, and its reasons."""
+    """Return the plugin whose rejected nodes come nearest to a fit, and its reasons."""
     if diagnosis.pre_filter is not None or not diagnosis.rejected:
         plugin = min(diagnosis.pre_filter_plugins, default="")
         return plugin, diagnosis.pre_filter or diagnosis.message

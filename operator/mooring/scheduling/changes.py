@@ -52,10 +52,10 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a pod (`apply`), or of the ResourceClaim with the uid `claim` (`ask`).
+    """A change of a pod by `apply`, or of the ResourceClaim with the uid `claim` by `ask`.
 
-    `text` completes "if it ...", or "once ..." if `once` is True. It is empty if the pod requests
-    less of `resource`.
+    `text` completes "if it ...", or "once ..." if `once` is True. It is empty for a smaller request
+    of `resource`.
     """
 
     text: str

@@ -31,8 +31,8 @@ class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for 
 class GroupBinding:
     """The binding of members of one group that were assumed together.
 
-    If the group cannot reach its minimum, the remaining members are called off. Members that are
-    assumed later may join.
+    If the group cannot reach its minimum, the bindings of the remaining members are cancelled.
+    Members that are assumed later may join.
     """
 
     def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:

@@ -196,7 +196,7 @@ class ScheduleOne:
         return True
 
     def _scheduling_cycle(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Make a decision and carry it out, or return the questions to extenders before it."""
+        """Make a decision and carry it out, or return questions that extenders must answer."""
         metrics, group = attempt.pipeline.metrics, attempt.group
         namespace, began = attempt.first.pod.namespace, self._clock()
         outer = metrics.begin_attempt()

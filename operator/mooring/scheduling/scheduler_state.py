@@ -94,7 +94,7 @@ class AssumedPod:
     Attributes:
         pod: The version that was assumed; the queued pod may be newer.
         undo: The stack that unreserves and forgets the pod when it is closed.
-        permitted: Ends with the wait at Permit; None if the pod does not wait.
+        permitted: Is done when the wait at Permit ends; None if the pod does not wait.
         together: The binding of the group with which the pod was assumed, if any.
         left_watch: Whether the watch has shown that the pod is bound or deleted. Only the answer to
             the Binding tells whether the pod is bound.

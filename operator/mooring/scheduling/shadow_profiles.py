@@ -251,7 +251,7 @@ class Shadow:
             return _Comparison(profile, "error")
 
     def _decided(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Decide about the pod with the shadow profile; compare the result with its real node."""
+        """Let the shadow profile decide about the pod; compare its choice with the real node."""
         pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
         scores, usages = dict[str, NodeScore | None](), list[tuple[float, float]]()

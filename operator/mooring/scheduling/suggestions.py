@@ -218,7 +218,7 @@ class _Suggestions:
     def _decided(
         self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
     ) -> IntArray:
-        """Return rows (int64) of nodes where `members` fit after `changes`, without `without`."""
+        """Return rows (int64) where `members` fit after `changes`, if the pods `without` end."""
         if self._group is None:
             with self._what_if.trial(without) as trial:
                 for change in filter(attrgetter("claim"), changes):
@@ -424,7 +424,7 @@ class _Suggestions:
         return ended
 
     def _candidates(self, rows: IntArray) -> list[list[Pod]]:
-        """Return lists of the same pods at `rows` that may end, each in another order."""
+        """Return one or two lists of the pods at `rows` that may end, in different orders."""
         columns = self._cluster.pod_columns
         slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
         if self._group is not None:

@@ -26,7 +26,8 @@ class _Order(NamedTuple):
 class ActivePods:
     """Pods to be scheduled. A pod leaves this queue when its `ticket` changes.
 
-    A namespace that rests has heaps of its own, so that pods of other namespaces are found quickly.
+    While a namespace rests (see `rest`), its pods are in separate heaps, so that the pods of other
+    namespaces are found quickly.
     """
 
     def __init__(self) -> None:

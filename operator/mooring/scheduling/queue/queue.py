@@ -81,10 +81,10 @@ _POPPED: Final = "PodPopped"
 
 
 class SchedulingQueue:
-    """All pods without a node that a profile schedules, by uid; backoffs are in seconds.
+    """All pods that have a profile but no node, by uid; backoffs are in seconds.
 
-    `queues` returns the Queues of the cluster: pods of Queues that have borrowed come last. It is
-    not used if namespaces take turns.
+    `queues` returns the Queues of the cluster. Pods of Queues that have borrowed come last, except
+    if namespaces take turns.
     """
 
     def __init__(

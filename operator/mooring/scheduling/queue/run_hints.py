@@ -144,7 +144,7 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _ends_wait(self, gone: Pod, queued: QueuedPod) -> bool | None:
-        """Return whether the pod need not wait for victims after `gone`; None if hints decide."""
+        """Return whether the end of `gone` lets the pod be tried; None if hints decide."""
         cluster, pod = self._cluster, queued.pod
         if not len(cluster.nominations) or gone.node_name is None:
             return None

@@ -98,7 +98,7 @@ class Hints(Protocol):
 
 
 class UnschedulablePods:
-    """The unschedulable pods; each is in exactly one group.
+    """The unschedulable pods, in groups of pods with the same signature.
 
     `add` finds the signature and the nominated node. Later changes of the nomination come by
     cluster events or by `nominated`.
