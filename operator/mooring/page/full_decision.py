@@ -80,7 +80,7 @@ def decision_in_full(
 def _filters(
     pod: Pod, pipeline: Pipeline, what_if: WhatIf
 ) -> tuple[Mapping[str, Any] | None, Sequence[Mapping[str, Any]], Mapping[str, Rejection]]:
-    """Return the fields `pre_filter`, `filters` and `rejections` of the decision."""
+    """Return the fields `pre_filter`, `filters` and `rejections` of a DecisionInFull."""
     search, cluster = what_if.search(pod, pipeline), what_if.cluster
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
@@ -107,7 +107,6 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return how many nodes the filter rejects, how many remain, and the reasons."""
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:

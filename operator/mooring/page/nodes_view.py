@@ -143,7 +143,6 @@ class Nodes:
         }
 
     async def _label_keys(self) -> list[str]:
-        """Return up to 100 labels for grouping, the most useful first."""
         table, now = self.scheduler.state.nodes, self.clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):
@@ -221,13 +220,13 @@ class Nodes:
         }
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
-        """Return at most 200 devices that the node can use, and the number of all."""
+        """Return at most 200 devices that the node can use, and the number of all such devices."""
         found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)
 
     def _devices_document(self, row: int, visible: frozenset[str]) -> dict[str, Any]:
-        """Return the node's devices as JSON; claims outside `visible` are only counted."""
+        """Return the node's devices as JSON; only count claims outside the namespaces `visible`."""
         devices, count = self._devices(row)
         documents = [device.document() for device in devices]
         for document in documents:
@@ -291,7 +290,7 @@ def _resource(node: NodeView, resource: str) -> dict[str, Any]:
 def _largest_pod(
     resources: Sequence[dict[str, Any]], slots: int, kept_for: Sequence[Pod]
 ) -> dict[str, str] | None:
-    """Return the requests of the largest pod of priority 0 that fits on the node; None if none."""
+    """Return the requests of the largest pod of priority 0 that fits on the node, or None."""
     free: dict[str, str] = {}
     for each in resources:
         name = each["name"]
@@ -312,7 +311,6 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 
 def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
-    """Return the node's GPU cards, with only the visible owners."""
     document = cards_of(node, row, books).cards_document()
     for card in document["cards"]:
         shown = [key for key in card["owners"] if key.partition("/")[0] in visible]

@@ -117,7 +117,6 @@ class PodObjects:
 
     @asynccontextmanager
     async def _turn(self, namespace: str, name: str) -> AsyncIterator[None]:
-        """Wait until no other request runs; raise NotReadError for every failure."""
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             raise NotReadError(400, "this is no name of a pod")
         try:

@@ -47,7 +47,7 @@ class PodSearch:
         }
 
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
-        """Return, by namespace, the first pods whose "namespace/name" contains the text."""
+        """Return, by namespace, the first pods whose "namespace/name" contains `text`."""
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:
@@ -65,7 +65,6 @@ class PodSearch:
         return {namespace: _first(ranked) for namespace, ranked in found.items()}
 
     def _pods(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield the namespace, name and node of every pod."""
         # A pod that is bound meanwhile may come twice.
         scheduler = self.scheduler
         for queued in scheduler.queue:

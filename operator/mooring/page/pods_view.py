@@ -24,7 +24,7 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 class Pods:
     """Reads all information about a pod.
 
-    `report` returns the report about the pod of a key "namespace/name". `now` is in seconds since
+    `report` returns the report about the pod with a key "namespace/name". `now` is in seconds since
     the epoch, `clock` is monotonic.
     """
 
@@ -62,7 +62,6 @@ class Pods:
         return decision
 
     def _decided_now(self, key: str) -> DecisionInFull | None:
-        """Return the present decision about the pod; None without a decision."""
         scheduler = self.scheduler
         uid = scheduler.uid_of(key)
         decided = self._decided_alone(uid) if uid is not None else None
@@ -79,10 +78,7 @@ class Pods:
             return None  # it is counted and logged where it failed
 
     def _decided_alone(self, uid: Uid) -> tuple[Pod, Pipeline] | None:
-        """Return the pod, with its node cleared, and its pipeline.
-
-        Returns None if the pod is in a group, is gated, or has no profile.
-        """
+        """Return the pod without its node, and its pipeline; None if it is not decided alone."""
         scheduler = self.scheduler
         queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
         if queued is not None:

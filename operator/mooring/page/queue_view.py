@@ -182,7 +182,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the 200 most frequent codes, each with a summary of its pods."""
+        """Yield the 200 most frequent of `codes`, each with a summary of its pods."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]
@@ -341,7 +341,6 @@ class Queue:
     def _pending_pods(
         self, is_meant: Callable[[Pod], bool] = lambda _: True
     ) -> "Iterator[_PendingPod]":
-        """Yield each pending pod for which `is_meant` returns True."""
         scheduler, now, wall = self.scheduler, self.clock(), self.now()
         for queued in scheduler.queue:
             pause()

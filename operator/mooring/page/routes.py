@@ -219,7 +219,6 @@ class Page:
         return _json({**pending.groups(visible), "leading": self.leading()})
 
     async def _show_pods(self, request: web.Request) -> web.Response:
-        """Return pending pods that match the query (the fields of `Selected`)."""
         viewer = await self._viewer(request)
         fields = ("state", "cause", "namespace", "owner", "search")
         selected = Selected(**{field: _parameter(request, field) for field in fields})
@@ -238,7 +237,6 @@ class Page:
         return _json(self.queue.trend())
 
     async def _show_pod(self, request: web.Request) -> web.Response:
-        """Return the pod of ?pod=NAMESPACE/NAME, if the user may get it."""
         key, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
@@ -249,7 +247,6 @@ class Page:
         return json_answer(await viewer.shown(found, lambda other: other.key == key))
 
     async def _show_pod_group(self, request: web.Request) -> web.Response:
-        """Return the groups of ?podgroup=NAMESPACE/NAME, if the user may get pods in NAMESPACE."""
         key, namespace, name = _named(request, "podgroup")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace))
@@ -278,7 +275,6 @@ class Page:
         return _json(self.policy.document(visible))
 
     async def _show_queues(self, request: web.Request) -> web.Response:
-        """Return the Queues as `mooring queues` prints them, without names of pods."""
         viewer, objects = await self._viewer(request), self.queue.scheduler.state.objects
         # Copies, because watches go on while the API server is asked, and between slices.
         queues, elastic = {**objects.of(Kind.QUEUE)}, {**objects.of(Kind.ELASTIC_QUOTA)}
@@ -308,7 +304,6 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _try(self, request: web.Request) -> web.Response:
-        """Return the decisions about the pods of a text; the body is a `TryRequest`."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         viewer = await self._viewer(request)
@@ -319,7 +314,6 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        """Return the decisions about the pods in the body; ?profile=NAME selects the profile."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
@@ -340,7 +334,6 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
-        """Return how the decisions of two profiles differ; the body is a `CompareRequest`."""
         from mooring.page.trials import CompareRequest  # noqa: PLC0415 - slow, see the top
 
         viewer = await self._viewer(request)
@@ -390,7 +383,6 @@ class Page:
     async def _events(
         self, viewer: Viewer, request: web.Request, shown: tuple[str, str | None] | None
     ) -> AsyncIterator[tuple[str, Any]]:
-        """Yield the events of the stream, until the page stops or the user loses the right."""
         right = NonResourceAttributes("get", request.path)
         now = asyncio.get_running_loop().time
         columns: ResourceOfNodes | None = None
@@ -455,7 +447,6 @@ async def _read_body(request: web.Request) -> bytes:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Turn errors of the code inside the context into HTTP errors."""
     try:
         yield
     except InputError as error:
@@ -492,7 +483,6 @@ def _json(value: Any) -> web.Response:
 
 
 def _dumped(value: Any) -> bytes:
-    """Return the value as JSON; raise TypeError for a dataclass."""
     # A dataclass may have names of pods that only `Viewer.shown` hides from the user.
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
 

@@ -282,7 +282,7 @@ class WhatIfRunner:
         }
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
-        """Return the pipeline of the profile `text`, else of the profile `name`, else None."""
+        """Return the pipeline of the profile in `text`, else of the profile `name`, else None."""
         if not text:
             return self._named(name) if name else None
         try:
@@ -314,7 +314,6 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a WhatIf without the pods `removed`, with the objects `selecting`."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
@@ -324,7 +323,7 @@ class WhatIfRunner:
         return what_if
 
     async def _objects(self, manifests: Sequence[Manifest]) -> _Objects:
-        """Return the pods that the cluster would make of the objects."""
+        """Return the pods that the cluster would make of these objects."""
         new_objects, found = NewObjects(self.scheduler.state), _Objects()
         for manifest in manifests:
             with manifest.locating_errors():
@@ -355,7 +354,6 @@ class WhatIfRunner:
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """Return the pods and groups in the order of decisions."""
         scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
@@ -380,7 +378,7 @@ class WhatIfRunner:
         return list(units.values())
 
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
-        """Add the group's members in the cluster; prefer the definition in the text."""
+        """Return the text's group together with the cluster's members of the same group."""
         live = self.scheduler.cluster.pod_groups.get(group.key)
         if live is None:
             return group
@@ -396,7 +394,6 @@ class WhatIfRunner:
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
     ) -> "AsyncIterator[tuple[_Unit, list[DecisionInFull]]]":
-        """Yield single pods and groups with their decisions."""
         nodes, left = 100 if detailed else 0, deque(units)
         while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
@@ -409,7 +406,7 @@ class WhatIfRunner:
     async def _of_first(
         self, units: "deque[_Unit]", what_if: WhatIf, nodes: int, slices: TimeSlices
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first pod or group, and more if time is left."""
+        """Return the decisions about the first pod or group, and about more if time is left."""
         unit = units[0]
         while True:
             try:
@@ -459,7 +456,6 @@ class WhatIfRunner:
         return found
 
     def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
-        """Decide about a single pod, and put it on its node in the open trial."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
             return _without_node(pod, None, self._no_profile(pod))
@@ -480,7 +476,6 @@ class WhatIfRunner:
         what_if: WhatIf,
         slices: TimeSlices,
     ) -> list[DecisionInFull]:
-        """Decide about all members of a group, and put them on their nodes in `what_if`."""
         group = self._beside_members(group)
         obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         incomplete = _CUT if unit.cut and group.incomplete else group.incomplete
@@ -509,7 +504,7 @@ class WhatIfRunner:
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
-        """Return the first `MOST_COMPARED` pods, and the number of all pods."""
+        """Return the first `MOST_COMPARED` pods to compare, and the number of all such pods."""
         if wanted.running and not wanted.namespace:
             raise InputError("say of which namespace the running pods are")
         found: list[tuple[Any, Pod]] = []
@@ -545,7 +540,6 @@ class WhatIfRunner:
         return [replace(pod, node_name=None) for _, pod in first], total
 
     def _comparable(self, wanted: CompareRequest) -> Iterator[tuple[Any, Pod]]:
-        """Yield the pods to compare, each with its sort key."""
         if not wanted.running:
             yield from ((by_priority(queued), queued.pod) for queued in self.scheduler.queue)
             return
@@ -573,7 +567,6 @@ class _Unit:
 
 
 def _new_objects(text: str) -> list[Manifest]:
-    """Return the objects of a text, without status and uid."""
     found: list[Manifest] = []
     written = Written(_MOST_MISTAKES)
 
@@ -601,7 +594,6 @@ def _selecting(manifest: Manifest) -> tuple[Kind, str, Any]:
 
 
 def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
-    """Add the pod to `found`, or the reason why the API server rejects it."""
     raw = new_objects.admit(manifest)
     if isinstance(raw, RejectedPod):
         found.rejected.append(raw)
@@ -614,7 +606,6 @@ def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> No
 
 
 async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], Any]) -> None:
-    """Reject the pods in namespaces whose pods the user may not get."""
     visible = await may_see(pod.namespace for pod in objects.pods.values())
     for pod in tuple(objects.pods.values()):
         if pod.namespace not in visible:
@@ -628,7 +619,6 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
 def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield the object's pods, and a Deployment's ReplicaSet; add notes for the user."""
     if not makes_pods(manifest):
         version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(
@@ -652,7 +642,6 @@ def _made_of(
 def _member(
     pod: Pod, pipeline: Pipeline, decision: GroupDecision, what_if: WhatIf
 ) -> DecisionInFull:
-    """Return the decision about a member; put the member on its node in `what_if`."""
     document = _without_node(pod, pipeline, decision.message, decision.cause)
     document = replace(document, nodes=what_if.cluster.node_count)
     row = decision.rows.get(pod.uid)
@@ -670,7 +659,7 @@ def _nominated(
     answer: GroupPreemption,
     what_if: WhatIf,
 ) -> list[DecisionInFull]:
-    """Return the decisions about a group that does not fit; nominate its members."""
+    """Return the decisions about a group that does not fit; nominate its members in `what_if`."""
     decision = decision.after(answer)
     if not isinstance(answer, GroupNomination):
         return [_member(pod, pipeline, decision, what_if) for pod in pods]
@@ -689,7 +678,6 @@ def _nominated(
 def _without_node(
     pod: Pod, pipeline: Pipeline | None, message: str, cause: str = ""
 ) -> DecisionInFull:
-    """Return a decision without node, filters and scores."""
     return DecisionInFull(
         pod=PodRef.of(pod),
         profile=pipeline.profile if pipeline is not None else None,
@@ -715,7 +703,6 @@ def _rejected(each: RejectedPod) -> Tried:
 
 
 def _tried(unit: _Unit, documents: Sequence[DecisionInFull]) -> Tried:
-    """Return the decisions about a single pod or a group as one result."""
     first = next((each for each in documents if each.node is None), documents[0])
     group = unit.group
     return Tried(
