@@ -40,8 +40,8 @@ class WatchedResource:
         knows: Returns whether Mooring has the object with this key and uid, in any state.
         gone: Removes the object with this uid.
         found: Stores an object that Mooring did not have; the argument is the API server's JSON.
-        gone_meanwhile: Returns a context; while it is open, its value gets the uids of deleted
-            objects.
+        gone_meanwhile: Returns a context with a set, to which the uids of deleted objects are added
+            while the context is open.
         selectors: `fieldSelector` and `labelSelector` of the list.
         in_flight: Returns the uids of pods whose attempt is running. `known` omits these pods, but
             they may return to the queue.
@@ -114,7 +114,6 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether a pod in `_in_doubt` is queued again."""
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())
@@ -153,7 +152,6 @@ class CacheComparer:
     async def _unknown(
         self, compared: WatchedResource, listed: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
-        """Return, by uid, the listed objects that Mooring lacks and should read."""
         unusable, slices = self._unusable[compared.resource], TimeSlices(clock=self.clock)
         found = dict[str, Mapping[str, Any]]()
         for uid, metadata in listed.items():
@@ -166,7 +164,7 @@ class CacheComparer:
     async def _hand_over(
         self, compared: WatchedResource, unknown: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Read at most `MOST_FETCHED` of the unknown objects, and call `found` with each."""
+        """Read at most `MOST_FETCHED` of the unknown objects, and call `found` with each object."""
         found, last = 0, self._last_read.get(compared.resource, "")
         slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()
         for metadata in unknown:
@@ -198,13 +196,13 @@ class CacheComparer:
     async def _read(
         self, compared: WatchedResource, metadata: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Return the API server's object; None if it was deleted or replaced."""
         name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
         with compared.gone_meanwhile() as gone:
             try:
                 raw = await self.client.get(compared.resource, name, namespace)
             except NotFoundError:
                 return None
+            # Another object may have the name by now, or this object may have gone.
             return raw if raw["metadata"]["uid"] == uid and uid not in gone else None
 
 

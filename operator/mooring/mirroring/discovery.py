@@ -60,8 +60,8 @@ _WITHOUT: Final[Mapping[Kind, str]] = {
 class Discovery:
     """Asks the API server for its version and its kinds, and keeps the answers.
 
-    `versioned` is called with the server's version (1.37) when it becomes known and whenever it
-    changes.
+    `versioned` is called with the server's version, for example 1.37, when it becomes known and
+    whenever it changes.
     """
 
     def __init__(
@@ -118,7 +118,6 @@ class Discovery:
         return True, None
 
     async def _plurals(self, resource: Resource) -> frozenset[str] | None:
-        """Return the plural names in the resource's API version; None without an answer."""
         version = resource.api_version
         try:
             plurals = await self._client.served_in(resource.group, resource.version)
@@ -129,7 +128,7 @@ class Discovery:
         return plurals
 
     async def _look_at_version(self) -> bool:
-        """Ask for the server's version; return whether an API server answered."""
+        """Ask for the API server's version; return whether an API server answered."""
         try:
             found = await self._client.server_version()
         except UnreachableError:
@@ -148,7 +147,6 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether the answer came often enough to be used."""
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
         is_version = found is not None and known is not None
@@ -158,7 +156,6 @@ class Discovery:
         return False
 
     def _note(self, kind: Kind, found: Resource | None) -> None:
-        """Store the resource that is served for a kind, or None; log a change."""
         is_new, before = kind not in self._served, self._served.get(kind)
         self._served[kind] = found
         if found is None and (is_new or before is not None):

@@ -94,7 +94,6 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
 
 
 def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
-    """Parse an API object; None if it is malformed."""
     if kind is Kind.DEVICE_CLASS:
         # Without a class no selector is compiled. So the first claim does not wait for the import,
         # and replicas of most clusters, which have no class, do without it.

@@ -197,7 +197,7 @@ class Reflectors:
         )
 
     def _counted(self) -> dict[Resource, Reflector]:
-        """Return the resources that a ready replica needs, with their reflectors."""
+        # A ready replica needs these resources.
         return self._reflectors | {
             served.resource: served.reflector for served in self._served.values() if served.counts()
         }
@@ -208,7 +208,7 @@ class Reflectors:
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
     def _unknown_devices(self) -> dict[str, list[str]]:
-        """Return, by reason, the resources because of which no device is allocated."""
+        """Return, by reason, the device resources (plural names) whose objects are not known."""
         unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
         for kind in DEVICE_KINDS:
             served = self._served.get(kind)
@@ -229,7 +229,6 @@ class Reflectors:
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:
-        """Tell `devices_known` whether devices can be allocated; log what has changed."""
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
         problem = f"devices cannot be allocated: {'; '.join(texts)}" if texts else None
@@ -246,7 +245,6 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Start or stop the reflector of the kind if this is necessary."""
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version
