@@ -280,7 +280,7 @@ class Engine:
         return entry is not None and bool(entry.profile.spec.extenders)
 
     def _not_pending(self, uid: str) -> None:
-        """Forget what is stored only about pods without a node."""
+        # They store this only about pods without a node.
         self.reports.forget(uid)
         self.extender_objects.forget(uid)
         self.shadow.forget(uid)
@@ -354,7 +354,6 @@ def _make_plan(
     resting: Collection[str],
     position: int,
 ) -> Plan:
-    """Make a plan of rebalancing; other tasks may run meanwhile."""
     from mooring.rebalancing.planner import (  # noqa: PLC0415 - few profiles plan moves
         make_plan,
         takes_of,

@@ -92,7 +92,7 @@ _MOST_CERTIFICATE: Final = 16 * 1024
 
 
 def _new_identity() -> str:
-    """Return a unique name for this replica, in kube-scheduler's form."""
+    # As kube-scheduler does.
     return f"{socket.gethostname()}_{uuid4()}"
 
 
@@ -328,7 +328,6 @@ class Scheduler:
         return self._exit_code
 
     async def _schedule(self) -> None:
-        """Watch the cluster, and lead while this replica holds the lease."""
         self._environment.spare_mirror()
         followers = [
             self._start(self._reflectors.run()),
@@ -354,7 +353,6 @@ class Scheduler:
         logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
 
     async def _lead_until_stopped(self) -> None:
-        """Wait for the lease, lead, finish, and only then release the lease."""
         async with AsyncExitStack() as on_the_way_out:
             if not await self._unless_stopped(self._able_to_lead()):
                 return
@@ -366,6 +364,7 @@ class Scheduler:
                     started.set, self._lost, self.is_current, self._published
                 )
                 election = self._start(running)
+                # This releases the lease, after `_finish` has ended.
                 on_the_way_out.push_async_callback(_cancelled, election)
             else:
                 started.set()
@@ -378,7 +377,7 @@ class Scheduler:
             logger.info("stopping: %d bindings in flight", self.engine.loop.binding)
 
     def _start_writers(self) -> "list[asyncio.Task[None]]":
-        """Start the tasks that write reports until the last binding has ended."""
+        # They write until the last binding has ended.
         engine = self.engine
         parts = (
             engine.recorder,
@@ -391,7 +390,6 @@ class Scheduler:
         return [self._start(self._turn.between(part.run)) for part in parts if part is not None]
 
     def _start_workers(self) -> "list[asyncio.Task[None]]":
-        """Start the tasks of a leader, which end when the leader stops."""
         work = [
             self._decide(),
             self._kopf.run(self._catch_signals),
@@ -406,7 +404,6 @@ class Scheduler:
         return [self._start(each) for each in work]
 
     async def _decide(self) -> None:
-        """Read all present profiles and pods; then decide until cancelled."""
         # Later objects may have a higher precedence or priority. kube-scheduler waits, too
         # (WaitForHandlersSync in cmd/kube-scheduler/app/server.go).
         with self._profile_handler.departures.meanwhile() as gone:
@@ -417,7 +414,6 @@ class Scheduler:
         await self.engine.loop.run()
 
     async def _profiles(self) -> Sequence[Mapping[str, Any]]:
-        """Return the SchedulingProfiles; retry until the API server answers."""
         backoff, trouble = Backoff(self._environment.random), ""
         while True:
             try:
@@ -429,8 +425,8 @@ class Scheduler:
                 await asyncio.sleep(backoff.pause())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Start a task and return it; when it ends, this replica stops."""
         task = asyncio.create_task(work)
+        # When the task ends, this replica stops.
         task.add_done_callback(self._ended)
         return task
 
@@ -446,7 +442,6 @@ class Scheduler:
         return self._reflectors.is_current()
 
     async def _give_up_when_unable(self) -> None:
-        """Wait until this replica has been unable to work for too long."""
         able_at = self._environment.clock()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)
@@ -459,7 +454,6 @@ class Scheduler:
                 return
 
     async def _unless_stopped(self, awaited: Coroutine[Any, Any, Any]) -> bool:
-        """Run the coroutine; return False if this replica must stop first."""
         task, stop = asyncio.create_task(awaited), asyncio.create_task(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -474,7 +468,6 @@ class Scheduler:
         workers: "Sequence[asyncio.Task[None]]",
         writers: "Sequence[asyncio.Task[None]]",
     ) -> None:
-        """Cancel the workers, and finish the work in flight within --stop-seconds."""
         engine, now = self.engine, asyncio.get_running_loop().time
         deadline = now() + self._settings.stop_seconds
         engine.loop.halt()
@@ -493,7 +486,6 @@ class Scheduler:
         await asyncio.wait((*workers, *writers), timeout=_LAST_SECONDS)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop this replica, because one of its tasks has ended."""
         if not task.cancelled():
             if task.exception() is not None:
                 logger.error("a part of the scheduler failed", exc_info=task.exception())
@@ -506,7 +498,6 @@ class Scheduler:
             loop.add_signal_handler(number, self._stop.set)
 
     def _lost(self) -> None:
-        """End the process at once, because the lease is lost."""
         self.engine.loop.halt()
         self._leading = False
         self._exit_code = 1
@@ -515,7 +506,6 @@ class Scheduler:
         self._environment.end_process(self._exit_code)
 
     def _follow_server(self, version: str) -> None:
-        """Apply the rules of the API server's version; restart if they have changed."""
         scheduler = self.engine.scheduler
         before, has_begun = scheduler.state.server_version, scheduler.profiles.in_force
         is_other = rules_of_server(version) is not scheduler.state.kubernetes
@@ -525,7 +515,6 @@ class Scheduler:
             self.engine.follow_server(version)
 
     def _begin_anew(self, why: str) -> None:
-        """Shut down, because a change needs a restart."""
         logger.warning("%s: the process ends and must be started again", why)
         self._exit_code = 1
         self._stop.set()
@@ -636,7 +625,7 @@ class Scheduler:
 
 
 def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
-    """Return the lease's annotations about a leader outside the cluster."""
+    """Return the lease's annotations with the address of a leader outside the cluster."""
     # Clients reach a leader in a pod by a port-forward.
     certificate = endpoints.certificate
     if "KUBERNETES_SERVICE_HOST" in os.environ or not 0 < len(certificate) <= _MOST_CERTIFICATE:
