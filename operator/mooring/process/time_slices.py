@@ -87,7 +87,6 @@ class TimeSlices:
 
 
 def _collect_at_times() -> None:
-    """Collect young garbage after some slices, so that a collection stays short."""
     # Python collects only when many more objects were made than freed. Work that frees as many as
     # it makes would leave all new objects young, and a collection would take up to 0.4 s.
     if next(_slices_ended) % _SLICES_PER_COLLECTION == 0:

@@ -72,7 +72,6 @@ class Turn:
             raise
 
     def _end(self) -> None:
-        """Give the turn to the task that has waited longest."""
         self.holder = None
         while self._waiting:
             given = self._waiting.popleft()
@@ -93,8 +92,8 @@ class Turn:
             await slices.pause()
 
     def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
-        """End the turn, but first make the calls in the inbox."""
         if self._inbox and not (emptied is not None and emptied.cancelled()):
+            # The calls in the inbox are made before the turn ends.
             self.holder = task = asyncio.create_task(self._empty_inbox())
             task.add_done_callback(self._leave)  # without the calls if asyncio cancels the task
             return
