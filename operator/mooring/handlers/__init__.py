@@ -15,7 +15,7 @@ _CLIENTS: Final = ("kubernetes_asyncio", "kubernetes", "pykube")
 
 
 def _import_kopf() -> None:
-    """Import kopf, and hide other clients of Kubernetes from it."""
+    # kopf must not find another client of Kubernetes.
     hidden = [name for name in _CLIENTS if name not in sys.modules]
     # An entry of None makes an import fail as if there were no such module.
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # declared without None

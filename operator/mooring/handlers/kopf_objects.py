@@ -74,7 +74,6 @@ class ObjectHandlers:
             self._take_in(pod, raw)
 
     def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
-        """Handle a watch event of a pod, and call `handled`."""
         began = worked(self.clock)
         try:
             if action is Action.DELETE:
@@ -88,7 +87,6 @@ class ObjectHandlers:
             self.handled(event_label(Kind.UNSCHEDULED_POD, action), seconds)
 
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
-        """Queue a pod that has no node and has not ended."""
         if pod.node_name is not None or pod.finished:
             return
         # Of a terminating pod, only an earlier version may be in the queue.

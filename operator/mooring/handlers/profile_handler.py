@@ -227,7 +227,7 @@ class ProfileHandler:
             self.pod_enqueuer.profiles_changed()
 
     def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
-        """Put the profile's spec, or its last valid spec, in force."""
+        """Put the profile's spec in force, or its last valid spec; return the verdict."""
         name = raw["metadata"]["name"]
         verdict = self._verdicts[name] = self._judge(raw)
         if (why := self._over_budget(name)) is not None:
@@ -265,8 +265,8 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _note_certificates(self, shown: Mapping[str, Any], error: ProfileInvalid) -> None:
-        """Keep a profile whose certificates are invalid, to check it again."""
         if isinstance(error, CertificatesInvalid):
+            # To check it again: its certificates may become valid.
             self._uncertified.setdefault(shown["metadata"]["name"], (shown, error))
 
     def _remember(self, name: str, verdict: _Verdict, spec: dict[str, Any] | None) -> None:
@@ -294,7 +294,6 @@ class ProfileHandler:
         self.pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
-        """Put the last valid spec, from the status, in force again."""
         status, metadata = raw.get("status") or {}, raw["metadata"]
         spec, generation = status.get("inForceSpec"), status.get("inForceGeneration")
         if spec is None:
@@ -334,8 +333,6 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any], size: int
     ) -> Iterator[Condition]:
-        """Yield the conditions of the status."""
-
         def condition(
             kind: str, holds: Literal["True", "False"], reason: str, message: str
         ) -> Condition:
@@ -367,7 +364,6 @@ class ProfileHandler:
             yield condition("Warning", "True", reason, text)
 
     def _ready_message(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> str:
-        """Return the message of the condition Ready."""
         if not verdict.ready:
             return verdict.message
         # Conflicts still change: the part about other profiles stays.
@@ -378,7 +374,6 @@ class ProfileHandler:
         return self._outranked(name) or verdict.message
 
     def _outranked(self, name: str) -> str | None:
-        """Return a message if other profiles take all its pods."""
         others = self.profiles.outranked_by(name)
         if not others:
             return None
@@ -407,7 +402,7 @@ class ProfileHandler:
         return _Surroundings(self._over_budget(name), warning, outranked)
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return a short and a long text about the profile's conflicts."""
+        """Return a short and a long text about the profile's conflicts with other profiles."""
         # Conflicts still change: the texts stay.
         if name in self._unsettled:
             conditions = before.get("conditions") or ()
@@ -418,7 +413,6 @@ class ProfileHandler:
         return (conflict_in_short(name, others), conflict_text(name, others)) if others else None
 
     def _over_budget(self, name: str) -> str | None:
-        """Return a text about rules that are too expensive for the nodes."""
         in_force = self.profiles.in_force.get(name)
         left_out = in_force.pipeline.evaluations.left_out() if in_force is not None else []
         if not left_out:
@@ -432,8 +426,8 @@ class ProfileStatusWriter:
     """Gives profiles to a ProfileHandler, and writes their statuses.
 
     Other writers set the fields `shadow` and `rebalancing`. If the API server rejects a status, it
-    is written again after some seconds, or when kopf reports the profile again. An Event reports a
-    profile's mistakes after its status.
+    is written again after some seconds, or when kopf reports the profile again. After the status,
+    an Event reports the profile's mistakes.
     """
 
     handler: ProfileHandler
@@ -525,7 +519,6 @@ def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the scheduler names whose pods the profile would take."""
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and spec.get("mode") == "Shadow":
         return ()
@@ -549,7 +542,7 @@ def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: floa
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch (RFC 7386) from `before` to `after`."""
+    # RFC 7386.
     patch: dict[str, Any] = {field: None for field in before if field not in after}
     for field, value in after.items():
         old = before.get(field)

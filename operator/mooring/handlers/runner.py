@@ -184,7 +184,6 @@ class KopfRunner:
             self._unwatched.setdefault(path, self._clock())
 
     async def _watchable(self, backoff: Backoff) -> tuple[Resource, ...]:
-        """Wait until kopf may watch its resources; return these resources."""
         for resource in _NEEDED:
             await self._until_watchable(resource, backoff)
         trouble = await self._trouble_with(PRIORITY_CLASS)
@@ -194,7 +193,6 @@ class KopfRunner:
         return _NEEDED if trouble is not None else (*_NEEDED, PRIORITY_CLASS)
 
     async def _until_watchable(self, resource: Resource, backoff: Backoff) -> None:
-        """Wait until kopf may watch the resource."""
         # Without the right, kopf would log many lines.
         said = ""
         while (trouble := await self._trouble_with(resource)) is not None:
@@ -208,7 +206,6 @@ class KopfRunner:
             await self._sleep(ASK_AGAIN_SECONDS)
 
     async def _trouble_with(self, resource: Resource) -> str | None:
-        """Return why `resource` cannot be listed or watched; None without a problem."""
         path = resource.path()
         try:
             await self._client.request("GET", path, params={"limit": "1"})
@@ -222,7 +219,7 @@ class KopfRunner:
     async def _serve(
         self, restore_signals: Callable[[], None], resources: Collection[Resource]
     ) -> list[str] | None:
-        """Run kopf until it ends; return the errors, or None for a restart."""
+        """Run kopf until it ends; return the errors, or None if it must be started again."""
         sessions = KopfSessions(
             self._connection,
             self._on_watch,
@@ -290,7 +287,7 @@ _T = TypeVar("_T")
 
 
 async def _finished(ending: Coroutine[Any, Any, _T]) -> _T:
-    """Return the coroutine's result; if cancelled, still wait for its end."""
+    """Return the coroutine's result; if the caller is cancelled, still wait for its end."""
     task = asyncio.create_task(ending)
     try:
         return await asyncio.shield(task)
@@ -328,7 +325,6 @@ async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
 
 
 def _is_watcher(task: asyncio.Task[Any]) -> bool:
-    """Return whether the task lists and watches for kopf, and has begun."""
     if not task.get_name().startswith(_WATCHER):
         return False
     # A task that has not begun would leave a warning if it were cancelled.

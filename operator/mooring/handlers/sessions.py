@@ -180,7 +180,6 @@ class KopfSessions:
     async def _authorised(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType, path: str
     ) -> aiohttp.ClientResponse:
-        """Return the head of the answer; after a 401 renew the credentials once."""
         credentials = self.connection.credentials
         for _ in range(2):
             headers = await credentials.headers()
@@ -205,7 +204,6 @@ class KopfSessions:
     def _checked(
         self, content: Any, read: "_Read", query: Mapping[str, str], *, is_watch: bool
     ) -> "_Content":
-        """Return the body of a list or watch, which checks what it reads."""
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
@@ -428,7 +426,6 @@ class _Watch(_Content):
         return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"
 
     def _event(self, line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
-        """Parse an event; raise ClientPayloadError if it is malformed."""
         self._garbage.received(len(line))
         try:
             event = event_of(line)
