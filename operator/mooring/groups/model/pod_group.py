@@ -438,7 +438,7 @@ class DeclaredByPod(NamedTuple):
 
 
 def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers, Numbers]:
-    """Return what the pod declares: the minimum, the minimums by role, and the requests."""
+    """Return the minimum, the minimums by role, and the sum of requests that the pod declares."""
     if form.source is GroupSource.YUNIKORN:
         if (groups := task_groups_of(pod)) is None:
             return None, (), ()
@@ -613,13 +613,11 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
 
 
 def _levels(required: str, preferred: str) -> GroupTopology | None:
-    """Return a topology of one required domain and a preferred domain inside it."""
     keys = tuple(dict.fromkeys(key for key in (required, preferred) if key))
     return GroupTopology(keys, required=bool(required)) if keys else None
 
 
 def _check_parts(part: Mapping[str, Any], where: str, annotated: GroupTopology, *path: str) -> None:
-    """Raise ManifestError if a part of the group, such as a role, needs its own domain."""
     found, where = mapping(part, "topologyConstraint", where), f"{where}.topologyConstraint"
     for name in path[:-1]:
         found, where = mapping(found, name, where), f"{where}.{name}"
@@ -669,7 +667,6 @@ def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) ->
 
 
 def _preempts(spec: Mapping[str, Any]) -> bool | None:
-    """Return whether `preemptionPolicy` allows preemption; None if the field is absent."""
     policy = text(spec, "preemptionPolicy", "spec")
     if policy not in ("", "Never", "PreemptLowerPriority"):
         raise ManifestError(
@@ -680,10 +677,10 @@ def _preempts(spec: Mapping[str, Any]) -> bool | None:
 
 
 def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
-    """Parse `disruptionMode`: a text in v1alpha2, later an object."""
     value = spec.get("disruptionMode")
     if value is None:
         return None
+    # A text in v1alpha2, later an object.
     if isinstance(value, str):
         return _mode(value, "spec.disruptionMode")
     chosen = mapping(spec, "disruptionMode", "spec")
@@ -695,7 +692,6 @@ def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
 
 
 def _annotated(annotations: Mapping[str, str]) -> _Annotated:
-    """Return the topology and the disruption mode that Mooring's annotations state."""
     keys = _topology_keys(annotations.get(TOPOLOGY_KEYS, ""))
     mode = annotations.get(TOPOLOGY_MODE, "Required")
     if mode not in ("Required", "Preferred"):
@@ -730,7 +726,6 @@ def _mode(value: str, where: str) -> DisruptionMode:
 
 
 def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict[str, Any]:
-    """Return PodGroup's fields `minimum` and `roles`."""
     of_roles = {role: least for role, least in roles.items() if least}
     if "" in of_roles:
         # `where` has `{}` for the index of a role.
@@ -740,7 +735,6 @@ def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer `raw[field]`, None if absent; ManifestError if out of range."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

@@ -80,7 +80,6 @@ class TopologyPlacementGenerator:
         placed: IntArray,
         cluster: ClusterView,
     ) -> list[Placement]:
-        """Return a placement for each possible HyperNode up to the tier `highest`."""
         objects: Mapping[str, HyperNode] = cluster.objects(Kind.HYPER_NODE)
         if isinstance(highest, str):
             of_name = (each.tier for each in objects.values() if each.tier_name == highest)
@@ -104,7 +103,6 @@ class TopologyPlacementGenerator:
         return [placement for _, placement in found]
 
     def _rows_of_all(self, cluster: ClusterView) -> Mapping[str, IntArray]:
-        """Return the rows (int64) of each HyperNode's nodes, by the HyperNode's name."""
         version = cluster.nodes.topology_version, cluster.object_changes(Kind.HYPER_NODE)
         if (kept := self._kept.get(version)) is not None:
             return kept
@@ -119,7 +117,6 @@ class TopologyPlacementGenerator:
 
 
 def _rows_of(each: HyperNode, lower: Mapping[str, IntArray], cluster: ClusterView) -> IntArray:
-    """Return the rows of the HyperNode's nodes; `lower` has those of lower HyperNodes."""
     is_in, named = np.zeros(len(cluster.nodes.rows), np.bool_), cluster.rows(each.nodes)
     is_in[named[named >= 0]] = True
     for name, its in lower.items():
@@ -147,7 +144,7 @@ def _match(patterns: tuple[Any, ...], name: str) -> bool:
 def _domains(
     key: str, parent: Placement, tier: int, placed: IntArray, cluster: ClusterView
 ) -> Iterator[Placement]:
-    """Yield a placement for each value of the label; that with the least free cpu comes first."""
+    """Yield a placement for each value of the node label `key`, the least free cpu first."""
     column, rows = cluster.nodes.label(key), parent.rows
     # A placement must contain the nodes of members that are already placed.
     if len(placed):
@@ -171,7 +168,6 @@ def _domains(
 
 
 def _free(rows: IntArray, cluster: ClusterView) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Return float64[rows]: the free millicores of each node."""
     nodes = cluster.nodes.take(rows)
     free: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum(
         nodes.allocatable("cpu") - nodes.requested("cpu"), 0

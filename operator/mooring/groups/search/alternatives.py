@@ -63,7 +63,7 @@ def _alternatives(spec: ClaimSpec) -> int:
 def _placed(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray, steps: int
 ) -> Assignment:
-    """Place the members after `steps` steps; each step moves one claim to its next alternative."""
+    """Place the members after `steps` steps; each makes one claim prefer its next alternative."""
     specs = dict[tuple[str, int], ClaimSpec]()
     with search.searched.cluster.trial() as trial:
         for number, claim in enumerate(claims):
@@ -77,7 +77,6 @@ def _placed(
 
 
 def _preferring(spec: ClaimSpec, first: int) -> ClaimSpec:
-    """Return the spec in which the alternative with the index `first` comes first."""
     requests = (
         replace(r, first_available=(*r.first_available[at:], *r.first_available[:at][::-1]))
         for r in spec.requests
@@ -87,7 +86,6 @@ def _preferring(spec: ClaimSpec, first: int) -> ClaimSpec:
 
 
 def _devices_of(searched: SearchedMembers, found: Assignment) -> Devices:
-    """Return the devices that the members' claims get on the assigned nodes."""
     claims, pods = searched.cluster.dynamic_resources.claims, {p.uid: p for p in searched.members}
     devices = dict[Uid, dict[str, Allocation]]()
     with searched.trial() as members:

@@ -65,7 +65,6 @@ def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
 
 
 def _fits(pod: Pod, pipeline: Pipeline, cache: ResultCache) -> BoolArray:
-    """Return bool[rows]: True for nodes where the pod fits before other members are placed."""
     cluster = cache.cluster
     nowhere = np.zeros(len(cluster.nodes), np.bool_)
     if not cluster.node_count:

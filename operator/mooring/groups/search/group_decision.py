@@ -178,7 +178,6 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
 
 
 def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
-    """Place the members on these nodes, and record the result in a metric."""
     profile, metrics = search.searched.pipeline.profile, search.searched.pipeline.metrics
     began = metrics.clock() if metrics.deciding else 0.0
     assignment = search.place(rows)
@@ -190,7 +189,7 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
 def _admitted(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, GroupDecision | None]:
-    """Return the members that the quota allows, and a decision if the group must wait."""
+    """Return the members that the quota allows, and a decision if the whole group must wait."""
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
         return searched, GroupDecision({}, message=differs)
@@ -216,7 +215,7 @@ def _admitted(
 def _within_quota(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, Unschedulable | None]:
-    """Return the members that the quota allows, and the reason if they are too few."""
+    """Return the members that fit in the quota, and a reason if the minimum does not fit."""
     members, cluster = searched.members, searched.cluster
     over = _quota_rejection(members, searched.pipeline, cluster)
     if over is None:
@@ -279,7 +278,6 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Set an empty `cause` of the best candidates to the resources that nodes lack."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -291,18 +289,17 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
-    """Return kube-scheduler's text about the progress of a gang; "" if it has none."""
     known = group.key.source is GroupSource.KUBERNETES and group.minimum
     if not (known and pipeline.kubernetes.group_progress_in_message):
         return ""
     scheduled = group.scheduled_pods_count + fits
+    # kube-scheduler's words.
     return (
         f"minCount ({group.minimum}) cannot be satisfied: {scheduled} scheduled, {left} remaining"
     )
 
 
 def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
-    """Return a text about a resource in `minResources` that is not free, or None."""
     definition = group.definition
     if definition is None or (group.scheduled_pods_count and not group.lacking):
         return None
@@ -427,7 +424,6 @@ class _GroupDryRun:
         return assignment.rows if assignment.complete else None
 
     def _is_within_quota(self, slots: IntArray) -> bool:
-        """Return whether the quota suffices once the pods in these slots have left."""
         with self._cluster.queues.without(used_at(slots, self._cluster)):
             return _quota_rejection(self._members, self._pipeline, self._cluster) is None
 
@@ -451,7 +447,6 @@ class _GroupDryRun:
         return best.assignment.rows
 
     def _placements(self, without: Collection[Pod]) -> list[Placement] | Unschedulable:
-        """Return the placements as if the pods in `without` were evicted."""
         plugins, sources = self._pipeline.placement_generate, self._pipeline.distributions
         # Mooring's own plugins read no pods, and to remove the pods takes long.
         if all(sources.get(plugin.name) == SHIPPED_WITH for plugin in plugins):
@@ -460,7 +455,6 @@ class _GroupDryRun:
             return placements_of(self._group, self._pipeline, self._cluster)
 
     def _place(self, without: Collection[Pod], slots: IntArray, rows: IntArray) -> Assignment:
-        """Place the members on these rows as if the pods in `without` were evicted."""
         if self._search.is_counted():
             return self._search.place_once_ended(slots, rows)
         search = self._search.without(without)
@@ -503,7 +497,7 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements of the lowest tier on which `place` places all members."""
+    """Return the placements on which `place` places all members, from the lowest such tier."""
     for _, tier in groupby(placements, key=lambda placement: placement.tier):
         found = list[_Candidate]()
         for placement in tier:
@@ -524,7 +518,6 @@ def _complete(
 def _partial(
     tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
 ) -> list[_Candidate]:
-    """Return the placements of the lowest tier on which the group's minimum fits."""
     needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     if group.roles:
@@ -539,7 +532,6 @@ def _partial(
 def _needed_only(
     group: PodGroupState, searched: SearchedMembers, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return placements of only those members that the group's minimums need."""
     needed, others = group.needed_of(searched.members)
     if not (group.roles and others):
         return []
@@ -555,7 +547,6 @@ def _needed_only(
 def _with_later_alternatives(
     group: PodGroupState, search: GroupSearch, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return placements of at least the group's minimum; claims try later alternatives first."""
     searched, tried = search.searched, list[_Candidate]()
     if not (claims := claims_with_alternatives(searched)):
         return []
@@ -567,7 +558,6 @@ def _with_later_alternatives(
 def _best(
     found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> _Candidate:
-    """Return the first of the candidates with the highest total score."""
     if len(found) == 1:
         return found[0]
     pipeline.metrics.mark()
@@ -637,7 +627,6 @@ def _message(
     *,
     impossible: bool,
 ) -> str:
-    """Return why members have no node, for users."""
     wanted = about.assignment.wanted
     if chosen is not None:
         left = wanted - len(about.assignment.rows)

@@ -129,7 +129,6 @@ class CountingSearch:
         return classes
 
     def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
-        """Return the requests of each claim of the pod, and the uid of an allocated claim."""
         claims = self._cluster.dynamic_resources.claims.named_by(pod)
         # Claims of one template may differ, because the template may have been replaced.
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
@@ -152,7 +151,7 @@ class CountingSearch:
         return self._known_counts
 
     def _all_requests(self) -> list[CountedClass]:
-        """Return a CountedClass for every class, even if that is not exact."""
+        """Return a CountedClass for each class of members; some of them may be approximate."""
         counted = self.all_counted()
         if counted is not None:
             return counted
@@ -195,7 +194,7 @@ class CountingSearch:
             fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: MemberClass) -> CountedClass:
-        """Return an approximate CountedClass: only the requests of other pods are considered."""
+        """Return an approximate CountedClass: of other pods, it considers only the requests."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
@@ -233,7 +232,6 @@ class CountingSearch:
         return self._known_counts is not None
 
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
-        """Place the members of a single class; no pod may be nominated."""
         self.searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
         ranked, fills = self._ranked(counted, rows)
@@ -241,6 +239,7 @@ class CountingSearch:
         requests = np.array([1, *(counted.needs[name] for name in resources[1:])], np.int64)
         places = np.arange(len(ranked))
         item = Item(len(pods), requests, np.ones(len(ranked), np.bool_), places, fills)
+        # The caller has checked that no pod is nominated.
         free = self._free(resources, self._cluster.nodes.take(ranked))
         packing = pack((item,), free)
         at = np.repeat(ranked, packing.members[0]).tolist()
@@ -248,7 +247,6 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _assigned(self, counted: Sequence[CountedClass], packing: Packing) -> Assignment:
-        """Choose members for the nodes of the packing, which has only their numbers."""
         rows: Rows = {}
         for each, on_rows in zip(counted, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
@@ -319,7 +317,7 @@ class CountingSearch:
             np.add.at(free[index], at, columns.requests(name)[slots])
 
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
-        """Return the free amounts as int64[resources, rows]; with `at`, ignore nominated pods."""
+        """Return int64[resources, nodes]: the free amounts. With `at`, ignore nominated pods."""
         cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
         if at is None and len(cluster.nominations):
             nodes = cluster.nodes_with_nominated(nodes.rows, resources[1:], self.searched.lowest)
@@ -334,7 +332,6 @@ class CountingSearch:
         among: BoolArray,
         rank: Callable[[CountedClass, IntArray], tuple[IntArray, bool]],
     ) -> list[Item]:
-        """Return an Item for each class, with those rows of `among` where a member fits."""
         resources, items = _resources(counted), list[Item]()
         for each in counted:
             needed = np.array([1, *(each.needs.get(name, 0) for name in resources[1:])], np.int64)
@@ -347,7 +344,7 @@ class CountingSearch:
         return items
 
     def _ranked(self, counted: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
-        """Return the best rows, and whether to fill one node after the other."""
+        """Return the rows of the best nodes, and whether to fill one node after the other."""
         if len(rows) < 2:
             return rows, False
         members, search = counted.members, counted.search
@@ -386,7 +383,6 @@ class CountingSearch:
 
 
 def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
-    """Merge classes with equal specs, rejected nodes and extenders' answers."""
     by_spec: dict[tuple[PodSpec, frozenset[str], OnRows | None], MemberClass] = {}
     for (spec, *_), found in by_fields.items():
         key = (spec, found.rejected, found.extended)
@@ -400,7 +396,6 @@ def _resources(counted: Sequence[CountedClass]) -> list[str]:
 
 
 def _turned(positions: IntArray, seed: int) -> IntArray:
-    """Return the positions, rotated by a distance that depends on the seed."""
     first = seed % len(positions)
     return np.concatenate((positions[first:], positions[:first]))
 
@@ -426,7 +421,6 @@ def _short(
 
 
 def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) -> bool:
-    """Return whether all members fit into the free amounts of eligible rows."""
     placed = list[Item]()
     for item, mask in zip(items, eligible, strict=True):
         asked = item.requests > 0
@@ -436,7 +430,6 @@ def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) 
 
 
 def _described(resource: str, amount: int) -> tuple[str, int]:
-    """Return the amount as text and as a number; memory is rounded up."""
     per_unit, unit = _UNITS.get(resource, (1, resource))
     thousandths = -(-amount * 1000 // per_unit)
     text = f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".")

@@ -174,7 +174,7 @@ class Order:
 def _attempts(
     items: Sequence[Item], free: IntArray, *, impossible: bool
 ) -> Iterator[tuple[Order, _Choice]]:
-    """Yield orders and choices to try; the caller reports failures to the Order."""
+    """Yield orders and choices to try; the caller tells each Order which items failed."""
     starts = _starting_orders(items, free)
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
@@ -205,7 +205,7 @@ def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, .
 
 
 def _capacity(item: Item, free: IntArray) -> IntArray:
-    """Return int64[rows]: how many of the item's members fit on each node."""
+    """Return int64[nodes]: how many of the item's members fit on each node."""
     fits = np.full(free.shape[1], item.count, np.int64)
     for resource in np.flatnonzero(item.requests > 0).tolist():
         np.minimum(fits, free[resource] // item.requests[resource], out=fits)
@@ -231,7 +231,7 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """Pack the items once, in this order; return `Packing.members` and the items that failed."""
+    """Pack the items once. Return `Packing.members`, and the indices of the items that failed."""
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -252,7 +252,6 @@ def _try(
 
 
 def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
-    """Return the members per node (int64) if `rows` are filled one by one."""
     taken = np.zeros(len(capacity), np.int64)
     before = np.cumsum(capacity[rows]) - capacity[rows]
     taken[rows] = np.clip(count - before, 0, capacity[rows])
@@ -260,7 +259,6 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """Return the members per node (int64) if nodes with the best scores are used first."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)
@@ -282,7 +280,7 @@ def _by_score(item: Item, capacity: IntArray) -> IntArray:
 def _by_fit(
     item: Item, remaining: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
 ) -> IntArray:
-    """Return the rows where the item fits, in the order to fill them."""
+    """Return the rows where the item fits, in the order in which to fill them."""
     rows = np.flatnonzero(capacity)
     scale = np.maximum(remaining.max(axis=1, initial=1), 1)
     wanted = item.requests > 0
@@ -299,7 +297,7 @@ def _by_fit(
 
 
 def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
-    """Search every combination; return a solution or None, and whether the search was finished."""
+    """Try all combinations. Return `Packing.members` or None, and whether the search ended."""
     eligible = np.stack([item.eligible for item in items])
     rows = np.flatnonzero(eligible.any(axis=0))
     if len(rows) > _MOST_EXACT_ROWS:

@@ -82,7 +82,6 @@ class GroupBackoffs:
 def _others(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
 ) -> Iterator[QueuedPod]:
-    """Yield the other members that can be taken from the queue."""
     for pod in group.unscheduled.values():
         other = scheduler.queue.get(pod.uid)
         if (

@@ -68,7 +68,6 @@ class GroupSearch(CountingSearch):
             return self.place_counted(counted, allowed)
 
     def _place_in_trial(self, allowed: BoolArray, trial: MembersTrial) -> Assignment:
-        """Place the members one by one, in several orders of their classes."""
         best: Rows = {}
         why: Diagnosis | None = None
         tries = 0
@@ -97,7 +96,7 @@ class GroupSearch(CountingSearch):
         return Assignment(best, len(self.searched.members), tries, cause=cause)
 
     def _orders(self) -> Iterator[Order]:
-        """Yield orders of classes to try; the caller reports failures to the Order."""
+        """Yield orders of the classes to try; the caller tells each Order which classes failed."""
         totals = self._totals
         shares = [
             max(
@@ -122,7 +121,6 @@ class GroupSearch(CountingSearch):
 
     @cached_property
     def _totals(self) -> Mapping[str, int]:
-        """The amount of each requested resource on all nodes together, at least 1."""
         nodes = self.searched.cluster.nodes
         names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
@@ -179,7 +177,7 @@ class GroupSearch(CountingSearch):
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """Return the row of the best node, or with `by_fit` of the fullest node."""
+        """Return the row of the node with the best score, or with `by_fit` of the fullest node."""
         search, rows, unsure = self._feasible(pod, members, allowed)
         if not by_fit and 0 < len(unsure) * len(self.searched.members) <= _FEW_TRIALS:
             # Scores are normalized over the nodes where the member fits, as for a single pod.
@@ -209,10 +207,7 @@ class GroupSearch(CountingSearch):
                 yield row
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return, for each row, the sum of the free amounts of the requested resources.
-
-        Each amount is in millionths of what all nodes offer.
-        """
+        """Return int64[rows]: the sum of free amounts, each in millionths of all nodes' amount."""
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
@@ -221,7 +216,6 @@ class GroupSearch(CountingSearch):
         return slack
 
     def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
-        """Search a row for every member by backtracking; return None if it fails."""
         classes = self.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]

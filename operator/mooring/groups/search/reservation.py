@@ -123,7 +123,6 @@ class GroupReservation:
             self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
 
     def _update_backfill(self, group: PodGroupState) -> None:
-        """Renew the reservation if its nodes will be free at another time than before."""
         nominations = self._cluster.nominations
         nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
@@ -132,7 +131,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether to search now; after a failed search, only after a wait."""
+        """Return whether to search now; `after` is the wait in seconds after a failed search."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
@@ -166,17 +165,16 @@ class GroupReservation:
         return free_at if max(missing.values()) <= 0 else -math.inf
 
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
-        """Return whether the end of the pod makes room for the group."""
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
         return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
 
     def _earliest_end(self, placed: PlacedPod) -> float:
-        """Return the earliest time when the pod may end; minus infinity means now."""
         pod, columns = placed.pod, self._cluster.pod_columns
         slot = columns.slot(pod.uid, nominated=False)
         evicting = slot is None or columns.evicting[slot]
         if pod.active_deadline_seconds is None or pod.terminating or evicting:
+            # It may end at any time.
             return -math.inf
         since = pod.created if pod.started is None else pod.started
         return since + pod.active_deadline_seconds
@@ -209,7 +207,6 @@ class GroupReservation:
         return withdrawn
 
     def _forget_gone(self) -> None:
-        """Forget groups that no longer exist, and searches for groups that are placed."""
         groups = self._cluster.pod_groups
         self._not_found = {
             group: last
@@ -220,7 +217,6 @@ class GroupReservation:
             self._group = None
 
     def _nominated_groups(self) -> dict[PodGroupState, Pipeline]:
-        """Return the groups with nominated members, each with a member's pipeline."""
         found: dict[PodGroupState, Pipeline] = {}
         for nominee in self._cluster.nominations:
             queued = self._scheduler.queue.get(nominee.pod.uid)
@@ -255,7 +251,7 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Return a row by uid for each member that the minimums need, or None."""
+        """Return the rows for the members that the group's minimums need, by the members' uids."""
         needed, others = group.needed_of(pods)
         searched = SearchedMembers(
             needed,
@@ -289,7 +285,6 @@ class GroupReservation:
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
     ) -> Assignment | None:
-        """Place members as if the pods on these rows had ended; return None on failure."""
         found = self._promising(search, group, rows)
         counted = search.is_counted()
         if found is None or counted:
@@ -311,7 +306,7 @@ class GroupReservation:
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """Return bool[slots]: True for pods whose end makes room for the group."""
+        """Return bool[slots of `pod_columns`]: True for pods whose end makes room for the group."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():
@@ -330,7 +325,7 @@ class GroupReservation:
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
     def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
-        """Yield growing sets of the nodes with the most free cpu, as rows."""
+        """Yield sets of rows, each twice as large as the last; the most free cpu comes first."""
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         ordered, most = rows[np.argsort(-free, kind="stable")][:limit], members

@@ -262,7 +262,6 @@ class PodGroupState:
 
     @property
     def _why_gated(self) -> str | None:
-        """A sentence for users if too few members are without scheduling gates, or None."""
         needs = [(self.minimum, self.all_pods_count - self._gated.total(), "members")]
         for role, minimum in self.roles.items():
             ready = self._roles[role] - self._gated[role]
@@ -354,7 +353,6 @@ class PodGroupState:
             self._define_by_members()
 
     def _remove(self, pod: Pod, declared: DeclaredByPod | None) -> None:
-        """Remove the pod from all counts; `declared` is the value that `_add` got."""
         if self._terminating.pop(pod.uid, None) is not None:
             return
         is_placed = self._unscheduled.pop(pod.uid, None) is None
@@ -603,7 +601,7 @@ class PodGroups:
         self._count(uid)
 
     def _count(self, uid: Uid) -> None:
-        """Remove the pod's former counts, and count it in its present state."""
+        """Remove the pod from its former group's counts, and count it in its present group."""
         member = self._members.pop(uid, None)
         if member is not None:
             member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer

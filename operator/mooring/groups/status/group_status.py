@@ -151,7 +151,7 @@ def desired_status(
 
 
 def _of_members(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """Return the changed fields, other than conditions, of the group's status."""
+    """Return the changed fields of the group's status, without its conditions."""
     source, definition = group.key.source, group.definition
     if definition is None or source not in (GroupSource.COSCHEDULING, GroupSource.VOLCANO):
         return {}

@@ -207,7 +207,6 @@ class PodGroupStatusReporter:
         return len({nominee.row for nominee in self._state.nominations.reserved})
 
     def _reserved(self, group: PodGroupState) -> str:
-        """Return which nodes are reserved for the group, and until when; "" without any."""
         nominees = map(self._state.nominations.get, group.unscheduled)
         reserved = [n for n in nominees if n is not None and n.reservation is not None]
         if not reserved or (kept := reserved[0].reservation) is None:
@@ -229,7 +228,6 @@ class PodGroupStatusReporter:
             tasks.create_task(self._scheduler.turn.between(self._look_at_changed))
 
     async def _look_at_changed(self) -> NoReturn:
-        """Examine the changed groups once a second."""
         profiles = self._scheduler.profiles
         self._running, known = True, profiles.version
         while True:
@@ -248,7 +246,6 @@ class PodGroupStatusReporter:
             await self._sleep(ROUND_SECONDS)
 
     async def _write(self, key: GroupKey) -> None:
-        """Examine a group; write its status and new events."""
         await self._slices.pause()
         group = self._state.pod_groups.get(key)
         if group is None:
@@ -261,7 +258,7 @@ class PodGroupStatusReporter:
             await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Return whether the status will change again soon and need not be written."""
+        """Return whether the status will soon change again, and need not be written now."""
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
         written |= definition is not None and definition.status.scheduled is not None
@@ -276,7 +273,6 @@ class PodGroupStatusReporter:
         return True
 
     def _look(self, group: PodGroupState) -> GroupView:
-        """Return the group's present state, and count it by phase."""
         record = self._record(group)
         view = record.seen(group, self._reserved(group))
         if record.view is not None:
@@ -309,7 +305,6 @@ class PodGroupStatusReporter:
         return record.owned
 
     def _replaces_volcano(self, namespace: str) -> bool:
-        """Return whether a profile schedules the pods that Volcano will create."""
         # Volcano's controller creates a job's pods only once the status of the group allows it.
         metadata, spec = {"name": "volcano", "namespace": namespace}, {"schedulerName": "volcano"}
         pod = parse_pod({"metadata": metadata, "spec": spec})
@@ -318,7 +313,6 @@ class PodGroupStatusReporter:
         return any(form.source is GroupSource.VOLCANO for form in formats)
 
     def _must_count(self, group: PodGroupState) -> bool:
-        """Return whether to count the finished members of a coscheduling group again."""
         definition, record = group.definition, self._record(group)
         if definition is None or group.key.source is not GroupSource.COSCHEDULING:
             return False
@@ -359,7 +353,6 @@ class PodGroupStatusReporter:
     def _tell(
         self, group: PodGroupState, definition: PodGroup, view: GroupView, resource: Resource
     ) -> None:
-        """Record events about the group's placement, reserved nodes and ignored fields."""
         record, known = self._record(group), definition.status.scheduled
         about = ObjectRef(
             resource.kind, group.key.name, group.key.namespace, definition.uid, resource.api_version
@@ -441,7 +434,6 @@ class PodGroupStatusReporter:
 
 
 def _members(group: PodGroupState, told: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the members and why they wait, except reasons in `told`."""
     for pod in group.unscheduled.values():
         gates = pod.spec.gates
         message = gates_text(gates) if gates else pod.unscheduled_message
