@@ -162,7 +162,6 @@ class _Counts:
         return found
 
     def _matches(self, driver: str, device: Device) -> bool | None:
-        """Return whether all selectors match the device; None if a selector fails."""
         capacity = {name: each.value for name, each in device.capacity.items()}
         view = DeviceView(driver, device.attributes, capacity, device.allow_multiple_allocations)
         for selector in self._selectors:
@@ -176,7 +175,6 @@ class _Counts:
         return True
 
     def _count(self, found: _SliceDevices, sign: int) -> None:
-        """Add the slice's devices to the counts (`sign` 1), or subtract them (-1)."""
         each = found.slice
         for device in found.selected:
             place = found.places[device.name]

@@ -159,7 +159,7 @@ _NOT_A_BOOL: Final[Mapping[type, str]] = {
 
 
 def _not_a_bool(value: Any) -> str | None:
-    """Return why the value is no bool; None for an optional bool."""
+    """Return why the value is no bool; None if it is an optional that holds a bool."""
     match value:
         case Optional(present=False):
             return "optional.none() dereference"

@@ -244,7 +244,6 @@ def _parsed_content(raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -
 def _alike(
     devices: Sequence[Device], raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Hashable:
-    """Return the key `ResourceSlice.alike`."""
     others = [
         {
             **given,

@@ -78,7 +78,6 @@ def _of_claim(
 
 
 def _for_all(entry: AllocationConfig, chosen: Sequence[Slot]) -> AllocationConfig:
-    """Drop the names of requests if the entry is for all chosen requests."""
     if all(_named(slot, entry.requests) for slot in chosen):
         return AllocationConfig(entry.source, (), entry.opaque)
     return entry
@@ -91,7 +90,7 @@ def _named(slot: Slot, requests: Sequence[str]) -> bool:
 def _node_selector(
     devices: Sequence[CandidateDevice], node_name: str, claim: ResourceClaim
 ) -> NodeSelector | None:
-    """Return a selector for the nodes that can use all devices; None if all can."""
+    """Return a selector of the nodes that can use all these devices; None if all nodes can."""
     expressions: list[Requirement] = []
     fields: list[Requirement] = []
     for each in devices:

@@ -89,7 +89,6 @@ def consumed_capacity(
 def _consumed(
     requested: Quantity | None, capacity: DeviceCapacity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the requested amount, rounded up to a valid amount."""
     policy = capacity.policy
     if requested is None:
         default = policy.default if policy is not None else None
@@ -107,7 +106,6 @@ def _consumed(
 def _rounded(
     requested: Quantity, span: CapacityRange, least: Quantity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the least valid amount that covers the request."""
     if requested < least:
         return least
     step = span.step
@@ -127,7 +125,7 @@ def _rounded(
 
 
 def _in_thousandths(span: CapacityRange) -> bool:
-    """Return whether all amounts are multiples of a thousandth (useMilli)."""
+    # As kube-scheduler's useMilli.
     amounts = (span.least, span.most, span.step)
     known = [amount.nano for amount in amounts if amount is not None]
     return all(nano % _THOUSANDTH == 0 and abs(nano) <= _MOST * _THOUSANDTH for nano in known) and (
@@ -136,7 +134,6 @@ def _in_thousandths(span: CapacityRange) -> bool:
 
 
 def _next_thousandth(requested: Quantity, least: Quantity, step: Quantity) -> Quantity:
-    """Return the least valid amount that covers the request, computed in thousandths."""
     if requested.nano % _THOUSANDTH or requested.nano > _MOST * _THOUSANDTH:
         raise CapacityError(
             f"{_NOT_REPRESENTABLE}: request {requested.text} is not a representable milli value"
@@ -171,6 +168,6 @@ def _violates(consumed: Quantity, policy: CapacityPolicy | None, rules: Kubernet
 
 
 def _whole(amount: Quantity) -> int:
-    """Return the amount in whole units, rounded away from zero."""
+    # Rounded away from zero.
     whole = -(-abs(amount.nano) // _UNIT)
     return whole if amount.nano >= 0 else -whole

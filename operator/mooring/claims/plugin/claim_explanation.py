@@ -183,7 +183,7 @@ def devices_to_free(
 
 
 def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
-    """Return how many devices the claims lack; None if freeing devices cannot help."""
+    """Return how many devices the claims lack; None if freeing used devices cannot help."""
     least: dict[tuple[str, str], int | None] = {}
     used = 0
     for each in asked:

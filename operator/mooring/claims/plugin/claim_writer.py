@@ -163,7 +163,6 @@ class ClaimWriter:
         return status
 
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Remove the pod from the claim's reservations."""
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
             if latest is None:
@@ -187,7 +186,6 @@ class ClaimWriter:
         raise PluginError(f"claim {claim.key} stays reserved for pod {pod.key}: it changes often")
 
     async def _delete(self, claim: ResourceClaim) -> None:
-        """Delete the claim; first remove the finalizer that would prevent this."""
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
             if latest is None:
@@ -208,7 +206,6 @@ class ClaimWriter:
         return await self._update(claim, finalizers=others)
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Return the claim from the API server; None if it was deleted or replaced."""
         raw = await self._api.read(_CLAIMS, claim.namespace, claim.name)
         latest = _parsed(raw, claim) if raw is not None else None
         return latest if latest is not None and latest.uid == claim.uid else None
@@ -220,7 +217,6 @@ class ClaimWriter:
         status: Mapping[str, Any] | None = None,
         finalizers: list[str] | None = None,
     ) -> ResourceClaim:
-        """Write to this version of the claim; return the next version."""
         patch: dict[str, Any] = {"metadata": {"resourceVersion": claim.resource_version}}
         if finalizers is not None:
             patch["metadata"]["finalizers"] = finalizers

@@ -159,7 +159,6 @@ class DeviceFragmentation:
         own: bytes,
         waiting: Sequence[ResourceClaim],
     ) -> int:
-        """Return how many places one kind of claims loses if the pod's claims get devices."""
         before = self._number((at.of_class, kind), at, claims)
         if not before:
             return 0
@@ -181,7 +180,7 @@ class DeviceFragmentation:
         unused: bool = False,
         beside: Sequence[ResourceClaim] = (),
     ) -> int:
-        """Return how many places `claims` have once the claims `beside` have devices."""
+        """Return how often the node can serve `claims` once the claims `beside` have devices."""
         known = self._places.get(key)
         if known is not None:
             return known
@@ -199,7 +198,6 @@ class DeviceFragmentation:
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
     ) -> int:
-        """Return the number of places, at most MOST_PLACES."""
         node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")

@@ -191,7 +191,6 @@ class Search:
         return _Slot(alternatives[0], 0, 0)
 
     def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
-        """Return a failure if no solution can follow from this request on."""
         key = (claim, request, pruning.state(claim))
         if (known := self._failed.get(key)) is not None:
             return known
@@ -204,7 +203,6 @@ class Search:
         return _NO_SOLUTION if pruning.too_many_requests(rest) else None
 
     def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
-        """Take one more device for the request; return the next step."""
         if slot.every is not None and not slot.every:
             return _NO_SOLUTION
         if taken >= slot.count:
@@ -221,7 +219,6 @@ class Search:
         return self._next_candidate(frame)
 
     def _next_candidate(self, frame: _Devices) -> _Next:
-        """Take the first possible candidate, or fail; return the next step."""
         trial, slot, pruning = self.trial, frame.slot, self._pruning
         if self._gave_back:
             self.budget.spend(1 + trial.size - frame.position)
@@ -242,7 +239,6 @@ class Search:
         return _NO_SOLUTION
 
     def _go_back(self, failure: _Fail) -> _Next:
-        """Undo the last choice; return the next step."""
         frame = self._frames[-1]
         match frame:
             case _Devices():
@@ -262,7 +258,6 @@ class Search:
         return failure
 
     def _after_device(self, frame: _Devices, failure: _Fail) -> _Next:
-        """Give the device back and try the next candidate; return the next step."""
         self.trial.give_back()
         if failure.too_many:
             self._frames.pop()
@@ -277,7 +272,6 @@ class Search:
         return self._next_candidate(frame)
 
     def _begin_anew(self) -> _Next:
-        """Give all devices back; from now on, skip branches that cannot succeed."""
         while self.trial.taken:
             self.trial.give_back()
         self._frames.clear()

@@ -168,7 +168,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle; if a constraint's attribute is missing, name the attribute."""
+        """Return `obstacle`; for a constraint whose attribute is missing, name the attribute."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -178,7 +178,6 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return why a free device cannot be taken; "" without a reason."""
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(
             candidate.pool, candidate.device
@@ -296,7 +295,7 @@ class DeviceTrial:
         return not holders and self._was_free(self._candidates[position])
 
     def _was_free(self, candidate: CandidateDevice) -> bool:
-        """Return whether other pods' claims leave the device, or a share, free."""
+        """Return whether the claims of other pods leave the device, or a share of it, free."""
         if self._rules.shares_exclude_whole and not candidate.device.allow_multiple_allocations:
             return not self._allocated(candidate.id)
         return candidate.id not in self._dedicated
@@ -323,7 +322,7 @@ class DeviceTrial:
             ) from None
 
     def _needs_counters(self, candidate: CandidateDevice, position: int) -> bool:
-        """Return whether taking the device consumes counters; further shares consume none."""
+        """Return whether the device consumes counters if taken; only its first share does."""
         device, id_ = candidate.device, candidate.id
         if not device.consumes or not device.allow_multiple_allocations:
             return bool(device.consumes)
@@ -357,7 +356,6 @@ class DeviceTrial:
 
 
 def _value(attribute: str, driver: str, device: Device, *, by_text: bool) -> Value:
-    """Return the attribute's type and value; None if the device lacks the attribute."""
     if attribute not in device.attributes:
         domain, _, name = attribute.partition("/")
         # A name without a domain is in the driver's domain.

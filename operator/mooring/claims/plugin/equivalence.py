@@ -191,7 +191,6 @@ class NodeClasses:
         nodes.spend(units)
 
     def _take_key(self, key: int, nodes: "EquivalentNodes") -> None:
-        """Compute the class of the nodes with this key."""
         signature = int(self._key_signatures[key])
         part, units = nodes.own_part(signature), 1
         if part is None:
@@ -210,7 +209,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _values(self, slices: Iterable[ResourceSlice]) -> tuple[Hashable, ...]:
-        """Return keys (see `value_seen`) of the attribute values that claims read."""
+        """Return keys of the attribute values that claims read, as `value_seen` makes them."""
         values = list[Hashable]()
         for each in slices:
             read, devices = self._read.get(each.alike), each.devices
@@ -342,7 +341,6 @@ class EquivalentNodes:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop all signatures, classes and results, and mark all rows as outdated."""
         self._parts, self._signatures = _Numbers(), _Numbers()
         self._signatures.of(None)
         self._own_parts: list[int | None] = [None]
@@ -471,7 +469,7 @@ class EquivalentNodes:
             self._cached -= entry.counted
 
     def _bound(self, *used: NodeClasses | _Results) -> None:
-        """Update the sizes of the used cache entries; drop others if necessary."""
+        """Update the sizes of the `used` cache entries; drop others if the cache is too large."""
         for each in used:
             self._cached += each.bytes - each.counted
             each.counted = each.bytes
@@ -481,7 +479,6 @@ class EquivalentNodes:
             self._needed = self.bytes
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Apply the changes of nodes, slices and devices since the last call."""
         devices, log = cluster.dynamic_resources, cluster.node_changes
         self._in_use = devices.claims.allocated if self.allocated is None else self.allocated
         slices, allocated, before, position = self._seen
@@ -511,7 +508,6 @@ class EquivalentNodes:
         self.signatures = _resized(self.signatures, size)
 
     def _take_nodes(self, rows: Iterable[int], cluster: ClusterView) -> None:
-        """Mark rows as changed if the node's name or labels have changed."""
         for row in rows:
             node, before = cluster.node(row), self._nodes[row]
             self._nodes[row] = node
@@ -524,7 +520,6 @@ class EquivalentNodes:
                 self._moved.add(row)
 
     def _take_slices(self, changed: Collection[str] | None, cluster: ClusterView) -> None:
-        """Read the changed slices (None: all), and mark their nodes as changed."""
         devices = cluster.dynamic_resources
         if changed is None:
             self.inventory = Inventory(devices.slices.all(), self.rules)
@@ -552,7 +547,6 @@ class EquivalentNodes:
                 yield row
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        """Mark signatures and classes that depend on the changed devices as outdated."""
         if changed is None:
             self._outdated.update(range(len(self._rows)))
             self._outdate_shared(*self._shared)
@@ -569,7 +563,6 @@ class EquivalentNodes:
                 self.signature_versions[signature] += 1
 
     def _take_rows(self) -> None:
-        """Compute the pools and the signatures of all changed nodes."""
         # If the attempt's budget ends (`spend`), the next call continues.
         while self._moved:
             row = self._moved.pop()
@@ -611,7 +604,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return a number for what searches read of the node, except attribute values."""
+        """Return a number, equal for nodes that differ for searches only in attribute values."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()
@@ -648,7 +641,6 @@ class EquivalentNodes:
         return known[1]
 
     def _state(self, pool: Pool) -> Hashable:
-        """Return a key for the pool's slices, counters and devices in use."""
         slices = tuple(
             [
                 (each.alike, len(each.node_selector.terms) if each.node_selector else 0)
@@ -670,7 +662,7 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> None:
-        """Search on one node of each class that has no result; add results to `known`."""
+        """Search on one node of each class without a result, and add the results to `known`."""
         places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
         if not len(places):
             return
@@ -715,7 +707,6 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return the error text about `others` with the names of `claims` instead."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
@@ -734,7 +725,6 @@ def _matches(pool: Pool, node: Node) -> Hashable:
 
 
 def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
-    """Return the unused amount of each counter of the pool."""
 
     def in_use(device: DeviceId) -> bool:
         return (

@@ -187,7 +187,7 @@ def new_claim(pod: Pod, classes: Mapping[str, str]) -> NewClaim | None:
 def _of_resource(
     containers: Sequence[ContainerRequests], resource: str, device_class: str
 ) -> tuple[list[DeviceRequest], list[Mapped]]:
-    """Return the requests for devices of a resource, and each container's requests."""
+    """Return the device requests for the resource, and which container uses which request."""
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)
         for index, container in enumerate(containers)

@@ -443,7 +443,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the claims that are broken, or whose devices some of the nodes cannot use."""
         if nodes is None:
             return
         for claim in claims.claims:
@@ -461,7 +460,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims.extended.rejections(nodes)
 
     def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return bool[nodes]: True where the pod can use its allocated devices."""
+        """Return bool[nodes]: True where the pod can use the devices that it has already."""
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
@@ -473,7 +472,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def _assigned(self, pod: Pod, row: int) -> NewClaim | Unschedulable | None:
-        """Mark devices as in flight; return the claim that PreBind must create, if any."""
+        """Hold devices on the node for the pod; return the claim that PreBind must create."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -500,7 +499,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return new
 
     async def _created(self, pod: Pod, new: NewClaim, allocation: Allocation) -> ResourceClaim:
-        """Create the claim for extended resources, with its devices and reservation."""
         try:
             claim = await self._writer.create(pod, new)
         except Exception:
@@ -516,7 +514,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claim
 
     async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
-        """Wait until all binding conditions of the claims are true."""
         since, status = self._api.unix_nanoseconds(), "error"
         try:
             if (late := self._first_unbound(uids)) is not None:
@@ -538,7 +535,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             self._count_binding(uids, status, seconds)
 
     def _first_unbound(self, uids: list[str]) -> ResourceClaim | None:
-        """Return the first claim with devices that are not bound yet."""
         claims = self._cluster.dynamic_resources.claims
         for uid in uids:
             claim = claims.of_uid(uid)
@@ -555,7 +551,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _count_binding(self, uids: list[str], status: str, seconds: float) -> None:
-        """Record in a metric how long devices with binding conditions took."""
         claims = map(self._cluster.dynamic_resources.claims.of_uid, uids)
         allocations = [claim.allocation for claim in claims if claim is not None]
         results = [result for a in allocations if a is not None for result in a.results]
@@ -587,7 +582,6 @@ def _text(result: Result) -> str:
 
 
 def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
-    """Return a function that makes ids, which depend only on the claims."""
     first = claims[0]
     numbers = count()
     return lambda: str(

@@ -231,7 +231,7 @@ def _with_conditions(
 
 
 def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
-    """Return whether only members of the pod's group have the allocation in flight."""
+    """Return whether only members of the pod's group hold the claim's devices in flight."""
     group = cluster.pod_groups.key_of(pod)
     for holder in cluster.dynamic_resources.claims.holders(claim.uid):
         placed = cluster.pod(holder)
@@ -243,7 +243,6 @@ def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
 
 
 def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable | None:
-    """Return a message about a DeviceClass that does not exist, or None."""
     for request in claim.spec.requests:
         for name, device_class in _classes(request):
             if not device_class:

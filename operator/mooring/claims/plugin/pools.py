@@ -197,7 +197,6 @@ def _pool(
     all_slices: Sequence[ResourceSlice],
     rules: KubernetesRules,
 ) -> Pool | None:
-    """Build the pool that `Inventory.pool` returns."""
     generation, count = slices[0].generation, _slice_count(slices, rules)
     others: list[ResourceSlice] = []
     if len(slices) != count:
@@ -217,7 +216,6 @@ def _pool(
 
 
 def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
-    """Return the number of slices that a complete pool has."""
     count = slices[0].slice_count
     if all(each.slice_count == count for each in slices):
         return count
@@ -232,7 +230,6 @@ def _built(
     others: Sequence[ResourceSlice],
     with_counters: Sequence[ResourceSlice],
 ) -> Pool:
-    """Build the pool; `with_counters` are the slices with its counters."""
     devices = tuple(each for each in slices if not each.shared_counters)
     elsewhere = tuple(each for each in others if not each.shared_counters)
     names = [device.name for each in devices for device in each.devices]

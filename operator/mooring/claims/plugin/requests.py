@@ -203,7 +203,6 @@ class Requests:
         return slot
 
     def _all_devices(self, slot: Slot, where: str) -> list[int]:
-        """Return the positions of all large enough devices that the request selects."""
         positions = []
         for pool, start, end in zip(
             self._node.pools, self._node.starts, self._node.starts[1:], strict=False

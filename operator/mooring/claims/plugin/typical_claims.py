@@ -33,7 +33,6 @@ class TypicalClaims:
         return [(self._samples[kind], number) for kind, number in ordered[:most]]
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Count again the claims whose devices have changed since the last call."""
         allocated = cluster.dynamic_resources.claims.allocated
         if self._version == allocated.version:
             return
@@ -51,7 +50,6 @@ class TypicalClaims:
             self._count(uid, cluster)
 
     def _count(self, uid: str, cluster: ClusterView) -> None:
-        """Count the claim anew, if it has devices in use."""
         before, devices = self._kinds.pop(uid, None), cluster.dynamic_resources
         if before is not None:
             self._counts[before] -= 1

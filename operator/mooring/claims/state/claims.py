@@ -257,10 +257,10 @@ class ResourceClaims:
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Return whether `claim` is newer than `than`; a claim without a version is the oldest."""
     if claim.uid != than.uid:
         return False
     versions = claim.resource_version, than.resource_version
+    # A claim without a version is the oldest.
     if not all(version.isdecimal() for version in versions):
         return versions[0] != versions[1] and not versions[1]
     return int(versions[0]) > int(versions[1])

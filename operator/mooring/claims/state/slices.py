@@ -79,7 +79,6 @@ class ResourceSlices:
             pause()
 
     def _with_rules(self, each: ResourceSlice) -> ResourceSlice:
-        """Return the slice with the taints of all rules that select it."""
         rules: Iterable[DeviceTaintRule] = self._rules.values()
         rules = sorted((r for r in rules if _may_select(r, each)), key=lambda rule: rule.name)
         if not rules:
