@@ -313,7 +313,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the pod's known node, if the new version `pod` changes what is used there."""
+        """Return the pod's node before the change, if the new version `pod` changes its usage."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -369,7 +369,6 @@ class ClusterState:
         self._deliver((*gone, *withdrawn))
 
     def _as_bound(self, pod: Pod, row: int) -> Pod:
-        """Return the pod as the watch will show it when it is bound to this node."""
         node, labels = self.nodes.nodes[row], pod.labels
         # From 1.35 on, the API server copies these labels to the pod. With them, the pod need not
         # be counted again when the watch shows it.
@@ -617,7 +616,6 @@ class ClusterState:
         return [placed for placed in found if placed is not None]
 
     def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
-        """Count the pod in the Queue that its labels and its group name now."""
         before, number = placed.queue, self._queues.number_of(placed.pod)
         # Without `leaves`, users cannot enlarge a quota by removing labels from pods on nodes.
         if before != number and (leaves or number != NO_QUEUE):
@@ -706,7 +704,6 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _with_demand(self, pod: Pod) -> Pod:
-        """Return the pod with its demand by the rules of the API server's version."""
         demands = pod.spec.demands
         # Only the demand of a pod that is being resized depends on the version.
         if demands is None:
@@ -743,19 +740,17 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
     def _publish_demand(self, placed: PlacedPod) -> None:
-        """Update the typical demand for GPU cards after a pod came to its node."""
         if self.devices.publish(placed):
             # This makes all cached scores invalid.
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return a DELETE only if it was for another row."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update the data made from the object; return the version that decisions have used."""
+        """Update what is derived from the object; return the version that decisions have used."""
         self.storage.object_changed(kind, key, before, after)
         self._queues.changed(kind, key, before, after)
         if kind in GROUP_KINDS:
@@ -782,7 +777,7 @@ class ClusterState:
                 self.evictions.stop_waiting(nominee.pod)
 
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
-        """Move the pods of one row to `row`, because their node was added or deleted."""
+        """Move the pods, all of one row, to `row`: their node was added or deleted."""
         moved = tuple(pods)
         if not moved:
             return
@@ -815,7 +810,6 @@ class ClusterState:
         self._enter(placed, next(self._arrivals) if arrival is None else arrival)
 
     def _detach(self, uid: Uid) -> int | None:
-        """Undo `_attach`; return the pod's arrival number, or None if it has no node."""
         placed = self.pods.get(uid)
         if placed is None:
             return None
@@ -824,7 +818,7 @@ class ClusterState:
         return arrival
 
     def _enter(self, placed: PlacedPod, arrival: int) -> None:
-        """Count the pod on its node; `_leave` undoes exactly this."""
+        # `_leave` undoes exactly this.
         pod, row = placed.pod, placed.row
         self.pods.put(placed)
         self.nodes.add_pod(row, pod)
@@ -869,16 +863,15 @@ def _offered(node: Node) -> tuple[int, Mapping[str, int]]:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether both versions are equal for decisions."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):
+        # Decisions do not read the status.
         return replace(before, status=after.status) == after
     return before == after
 
 
 def _changed(before: Pod, pod: Pod) -> bool:
-    """Return whether an unscheduled pod differs in more than its status."""
     return (
         before.spec is not pod.spec
         or before.labels != pod.labels
@@ -897,7 +890,7 @@ def _in_place(known: Pod, pod: Pod) -> bool:
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:
-    """Return whether both are counted equally for inter-pod affinity and topology spread."""
+    # Inter-pod affinity and topology spread read nothing else of a pod on a node.
     return (
         known.labels == pod.labels
         and known.spec.affinity == pod.spec.affinity
@@ -906,7 +899,7 @@ def _is_equivalent(known: Pod, pod: Pod) -> bool:
 
 
 def _drop(_events: tuple[ClusterEvent, ...]) -> None:
-    """Ignore the events of a simulation, which has no sink."""
+    """Ignore the events of a simulation, to which nothing reacts."""
 
 
 class Trial:

@@ -293,7 +293,7 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return those of the pod's `budgets` that kube-scheduler applies."""
+        """Return those of the pod's budgets that kube-scheduler applies."""
         # Up to 1.37, an empty selector selects no pod, and no budget applies to a pod without
         # labels.
         all_count = self.kubernetes.empty_budget_counts
@@ -327,7 +327,6 @@ class Evictions:
             drop_item(self._records.charges, budget.key, victim.uid)
 
     def _awaited_no_more(self, victim: Pod) -> list[Pod]:
-        """Stop waiting for the victim; return the preemptors that waited."""
         preemptors = self._records.awaited_by.pop(victim.uid, {})
         for preemptor in preemptors:
             drop_item(self._records.victims, preemptor, victim.uid)
@@ -335,7 +334,7 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those of the pod's `budgets` that the Eviction API checks."""
+    """Return those of the pod's budgets that the Eviction API checks."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 

@@ -141,7 +141,6 @@ class NodeTable:
         return row == self._unknown_row
 
     def _new_row(self, name: str) -> int:
-        """Return a row for a new node: the lowest free row, or a new row."""
         if self._free_rows:
             row = heapq.heappop(self._free_rows)
             self.names[row] = name
@@ -265,7 +264,6 @@ class NodeTable:
         return before
 
     def _free(self, row: int) -> None:
-        """Make the row free for another node; remove free rows from the table's end."""
         heapq.heappush(self._free_rows, row)
         rows = len(self.names)
         while rows and self.nodes[rows - 1] is None and not self.is_unknown(rows - 1):
@@ -294,7 +292,6 @@ class NodeTable:
         self._account(row, pods, 1)
 
     def _account(self, row: int, pods: Sequence[Pod], sign: int) -> None:
-        """Add `sign` times the pods and their requests to the row's columns."""
         requested, cpu, memory = dict[str, int](), 0, 0
         for pod in pods:
             demand = pod.spec.demand

@@ -176,7 +176,7 @@ class Nominations:
             pause()
 
     def _count(self, pod: Pod, number: int, sign: int) -> None:
-        """Add `sign` times the pod's quota to the nominated quota of the Queue."""
+        """Add the pod's quota, times `sign`, to what nominated pods need of the Queue `number`."""
         if number == NO_QUEUE:
             return
         key = number, pod.spec.priority

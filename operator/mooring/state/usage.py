@@ -138,7 +138,7 @@ class UsageColumns:
         self._position = self._changes.position
 
     def _put(self, row: int) -> None:
-        """Update the copies of one row, with the same result as `_put_many`."""
+        # `_put_many` must compute the same for many rows.
         present, exact = self._present.data.item(row), True
         shares: list[float] = []
         for index, (name, scored) in enumerate(self._resources):

@@ -227,7 +227,6 @@ class TopologyCounts:
         return counts
 
     def _begin(self, source: _Source, key: str) -> DomainCounts:
-        """Begin a count by the label `key`, with no pods counted yet."""
         counts = DomainCounts(self.nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
@@ -246,7 +245,6 @@ class TopologyCounts:
         source: _Source,
         most_rows: int = sys.maxsize,
     ) -> None:
-        """Count the pods that `source` includes, up to about `most_rows` rows."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, pods):
             # Later changes of these pods then update `counts`.
@@ -274,7 +272,6 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
-        """Return the EquivalentPods to examine for `source`."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
@@ -304,7 +301,7 @@ class TopologyCounts:
                 yield equivalent
 
     def _fill(self, counts: DomainCounts, source: _Source) -> None:
-        """Count all pods of `source` again: no event has updated the dropped `counts`."""
+        # No event has updated the dropped `counts`.
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, self._candidates(source)):
             equivalent.pods_on.extend(rows, numbers)
@@ -321,7 +318,7 @@ def _has_few_owners(term: OwnedTerm) -> bool:
 
 
 def _rows_of_owners(term: OwnedTerm) -> Iterator[tuple[int, int]]:
-    """Yield rows and the number of pods there with the term; a row may be repeated."""
+    """Yield pairs: a row, and how many pods there have the term. Rows may be repeated."""
     for owner in term.owners:
         times = owner.terms.count(term)  # a pod may have the same term twice
         for row, number in owner.pods_on.items():

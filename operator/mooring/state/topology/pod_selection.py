@@ -147,7 +147,7 @@ def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
 
 
 def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair | None]]:
-    """Return the namespaces and labels by which the part is stored; None means any."""
+    """Return the namespaces and label pairs under which to store the part; None means any."""
     if part.selector is None:
         return (), ()
     namespaces: Collection[str | None] = part.namespaces
