@@ -265,7 +265,6 @@ class _Resize:
         return self._with(container, allocated)
 
     def _used(self, container: ContainerResources) -> ContainerResources:
-        """Return the container with its used (else allocated, else requested) amounts."""
         allocated, used = _amounts(*self._containers.get(container.name, ({}, "")))
         return self._with(container, used if used is not None else allocated)
 
@@ -280,7 +279,6 @@ class _Resize:
 def _amounts(
     raw: Mapping[str, Any], where: str
 ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Return the allocated and the used resources in a status, each None if absent."""
     allocated = used = None
     if raw.get("allocatedResources") is not None:
         amounts = mapping(raw, "allocatedResources", where)
@@ -304,7 +302,6 @@ def _total(
 
 
 def _plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Return the sums by resource, at most the largest int64."""
     if not more and max(amounts.values(), default=0) <= INT64_MAX:
         return dict(amounts)
     return {

@@ -109,7 +109,6 @@ def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict
 
 
 def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the bytes of each image name."""
     images = dict[str, int]()
     # The first entry of a name is used, as in addNodeImageStates.
     for index, image in enumerate(raw):
@@ -129,7 +128,6 @@ def _conditions(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
-    """Return kind and uid of each controller in the annotation."""
     if annotation is None:
         return frozenset()
     try:

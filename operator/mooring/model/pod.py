@@ -191,7 +191,6 @@ def _labels_and_annotations(metadata: Mapping[str, Any]) -> tuple[FrozenDict, Fr
 def _conditions(
     raw: Iterable[Mapping[str, Any]],
 ) -> tuple[tuple[str, str] | None, object]:
-    """Return reason and message of PodScheduled=False, and the reason of DisruptionTarget=True."""
     unscheduled, disruption = None, None
     for index, condition in enumerate(raw):
         kind, status = condition.get("type"), condition.get("status")
@@ -255,7 +254,6 @@ _OWNER_BYTES: Final = 512
 
 
 def _shared_owner(kind: str, name: str, uid: str, api_version: str) -> OwnerRef:
-    """Return the owner as an object that other pods of this owner share."""
     key = kind, name, uid, api_version
     owner = _OWNERS.get(key)
     if owner is None:

@@ -172,7 +172,7 @@ def _spec_key(
     *,
     assigned: bool,
 ) -> bytes:
-    """Return JSON of the fields that decisions read, equal for equal pods."""
+    """Return JSON of the fields that decisions read; pods with equal JSON share a PodSpec."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
     for group in ("containers", "initContainers"):
         if group in spec:
@@ -211,7 +211,6 @@ def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status fields that the demand during an in-place resize depends on."""
     picked = {field: status[field] for field in _STATUS_FIELDS if field in status}
     for group in ("containerStatuses", "initContainerStatuses"):
         if group in picked:
@@ -270,7 +269,6 @@ _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 
 def _parsing(key: bytes) -> PodSpec:
-    """Parse the spec in parts; other tasks may run between them."""
     loaded = orjson.loads(key)
     pause()
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
@@ -315,7 +313,7 @@ def _parsing(key: bytes) -> PodSpec:
 def _demands(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, resources: PodContainers
 ) -> tuple[Demand, Mapping[str, Demand] | None]:
-    """Return the demand by the newest rules, and by version if versions differ."""
+    """Return the demand by the newest version's rules, and by version if versions differ."""
     pause()
     assigned = status is not None
     demand = pod_demand(spec, status, assigned=assigned, parsed=resources)
@@ -326,7 +324,6 @@ def _demands(
 
 
 def _measured(parsed: PodSpec, key: bytes, *, assigned: bool) -> PodSpec:
-    """Return the spec with the limit that it exceeds, and with its estimated bytes."""
     memory = _MOST_MEMORY_PER_BYTE * len(key)
     if _SMALL < len(key) <= LIMITS[Counted.BYTES]:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
@@ -379,7 +376,6 @@ def _counts_of_terms(affinity: PodAffinity) -> dict[Counted, int]:
 
 
 def _counts(spec: PodSpec) -> dict[Counted, int]:
-    """Return how many parts of each limited kind the spec has."""
     node_terms = [preferred.term for preferred in spec.preferred_nodes]
     node_terms += spec.required_nodes.terms if spec.required_nodes is not None else ()
     selectors = [spec.node_selector, *(constraint.selector for constraint in spec.spread)]
@@ -415,8 +411,8 @@ def _images(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str
 
 
 def _host_ports(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[HostPort]:
-    """Yield the host ports of containers and sidecars (kube-scheduler's util.GetHostPorts)."""
     for path, container in containers:
+        # Of init containers, only sidecars count, as in util.GetHostPorts.
         if path.startswith("spec.initContainers") and container.get("restartPolicy") != "Always":
             continue
         for index, port in enumerate(mappings(container, "ports", path)):

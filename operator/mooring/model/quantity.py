@@ -70,7 +70,6 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Divide by `base` while no remainder is left; return also the number of divisions."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1
@@ -123,7 +122,7 @@ def _scaled(text: str, digits: int) -> int:
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
-    """Return the text's number * 10**digits, its suffix and its exponent."""
+    """Return the number in `text` times 10**`digits`, its suffix and its exponent."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

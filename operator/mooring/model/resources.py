@@ -187,7 +187,6 @@ def _requirements(raw: Mapping[str, Any], where: str) -> tuple[dict[str, int], d
 
 
 def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
-    """Return the result of `parse_amounts`; other tasks may run between the amounts."""
     if len(raw) <= ITEMS_PER_STEP:
         return parse_amounts(raw, where)
     amounts, left = dict[str, int](), iter(raw.items())
