@@ -198,14 +198,13 @@ def _rose(before: int, after: int | None) -> bool:
 
 
 def _counts(volume: PodVolume) -> bool:
-    """Return whether a CSI driver may attach the volume."""
     return isinstance(volume, ClaimVolume) or (
         isinstance(volume, Disk) and volume.kind in CSI_DRIVERS
     )
 
 
 def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
-    """Return whether the deleted attachment may have made room for this volume."""
+    """Return whether the end of the attachment may have made room for this volume."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
     return isinstance(volume, ClaimVolume)

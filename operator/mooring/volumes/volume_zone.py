@@ -128,7 +128,6 @@ class VolumeZone:
 def _volume_of(
     namespace: str, name: str, cluster: ClusterView
 ) -> PersistentVolume | Unschedulable | None:
-    """Return the claim's volume; None while the claim waits for its first consumer."""
     if not name:
         return Unschedulable("PersistentVolumeClaim had no name")
     claim: PersistentVolumeClaim | None

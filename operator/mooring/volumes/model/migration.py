@@ -80,7 +80,6 @@ def _rewritten(
 
 
 def _topology_labels(volume: PersistentVolume) -> tuple[str, str]:
-    """Return the keys of the volume's zone label and region label."""
     terms = volume.node_affinity.terms if volume.node_affinity is not None else ()
     asked = {r.key for term in terms for r in term.expressions}
     for keys in (asked, volume.labels):
@@ -96,9 +95,9 @@ def _zones(label: str) -> set[str]:
 
 
 def _aws_handle(volume_id: str) -> str:
-    """Return `vol-1` for `aws://zone/vol-1`, "" if malformed; leave other names unchanged."""
     if not volume_id.startswith(_AWS_URL):
         return volume_id
+    # For example, aws://zone/vol-1.
     name = volume_id.removeprefix(_AWS_URL).partition("/")[2].strip("/")
     return name if _AWS_VOLUME.fullmatch(name) else ""
 

@@ -225,7 +225,6 @@ def _source(spec: Mapping[str, Any]) -> Disk | CSISource | None:
 
 
 def _topologies(raw: Mapping[str, Any]) -> NodeSelector | None:
-    """Parse `allowedTopologies` as a node selector; None (every node) without terms."""
     terms = []
     for index, term in enumerate(mappings(raw, "allowedTopologies")):
         where = f"allowedTopologies[{index}]"
@@ -238,4 +237,5 @@ def _topologies(raw: Mapping[str, Any]) -> NodeSelector | None:
             for at, expression in enumerate(mappings(term, "matchLabelExpressions", where))
         ]
         terms.append(NodeSelectorTerm(expressions=tuple(requirements)))
+    # Without terms, every node is allowed.
     return NodeSelector(tuple(terms)) if terms else None

@@ -113,7 +113,6 @@ class AttachableVolumes:
             self._bind(key, "")
 
     def _resolve(self, key: str) -> None:
-        """Find the claim's volume anew, and move the claim's uses to it."""
         before, after = self._sources.get(key), self.source(key)
         self._sources[key] = after
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)

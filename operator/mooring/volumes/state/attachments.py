@@ -51,7 +51,6 @@ class Attachments:
         self._add(self._observed, self._used, source, row, times)
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
-        """Add `times` uses of the volume to `counters`; update the node's number of volumes."""
         rows = counters.setdefault(source, Counter())
         before = rows[row]
         add_count(rows, row, times)

@@ -161,8 +161,8 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def _columns_to_update(self) -> IntArray | None:
-        """Return the columns if an update is cheaper than building them again."""
         self._changes += 1
+        # After many changes it is cheaper to build the columns again.
         return self._columns if self._changes <= _MANY else None
 
     def _read_columns(self) -> IntArray:
@@ -173,7 +173,6 @@ class BestFitIndex(Generic[_Item]):
         return self._columns
 
     def _renumber(self) -> None:
-        """Give new numbers to the affinities and traits that items still have."""
         affinities, self._affinities = self._affinities, NodeAffinities(self._nodes)
         traits, self._traits = [*self._traits], {}
         self._numbers = [

@@ -63,7 +63,6 @@ class Capacities:
 
 
 def _affinity(capacity: CSIStorageCapacity) -> NodeSelector | None:
-    """Return a selector of the nodes that can use the capacity; None selects all nodes."""
     topology = capacity.node_topology
     if topology is None:
         # A missing topology stands for no node.

@@ -89,7 +89,6 @@ class NodeAffinities:
 
 
 def _one_label(affinity: NodeSelector | None) -> tuple[str, str] | None:
-    """Return label and value if the affinity requires just these; else None."""
     if affinity is None or len(affinity.terms) != 1:
         return None
     (term,) = affinity.terms

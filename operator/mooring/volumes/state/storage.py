@@ -75,5 +75,5 @@ class Storage:
 
 
 def _identity(volume: PersistentVolume | None) -> tuple[Any, Any] | None:
-    """Return what determines the CSI volume of a PersistentVolume."""
+    # The CSI volume depends on nothing else.
     return (volume.source, volume.labels) if volume is not None else None

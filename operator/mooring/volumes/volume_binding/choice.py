@@ -95,7 +95,6 @@ class _Taken:
         return positions
 
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
-        """Return the `positions` of volumes that meet the requirement on labels."""
         if requirement.key not in self._keys:
             return positions if requirement.matches(None) else positions[:0]
         numbers, codes = self._values_of(requirement.key)
@@ -114,7 +113,7 @@ class _Taken:
         return frozenset(key for volume in self.available.items for key in volume.labels)
 
     def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:
-        """Return an id for each value of a label, and each volume's id."""
+        """Return a number for each value of the label, and int64[volumes]: each volume's number."""
         found = self._values.get(key)
         if found is None:
             numbers: dict[str | None, int] = {}
@@ -166,12 +165,11 @@ def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Return whether the volume suits the claim, apart from the claim's selector."""
+    # `_selected` applies the selector of the claim.
     return _matches(volume, claim) and claim.access_modes <= volume.access_modes
 
 
 def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
-    """Choose the smallest suitable volume on each node."""
     available, positions = taken.available, taken.matching(claim)
     if not len(positions):
         return Choice(claim, available.items, available.amounts, taken.nowhere)

@@ -119,7 +119,6 @@ def _check_bound(
     cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> None:
-    """Add each node's first conflict with the bound claims to `conflicts`."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
         pause()
@@ -154,7 +153,7 @@ def _check_provisions(
     *,
     exact: bool,
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """Yield pairs: a claim, and bool[nodes] that is True where it needs a new volume."""
+    """Add the nodes' conflicts. Yield each claim and bool[nodes]: where it needs a new volume."""
     undecided = np.ones(len(nodes), np.bool_)
     classes: dict[str, _Provisioner] = {}
     for claim, where in without_volume:

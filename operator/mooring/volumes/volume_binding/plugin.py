@@ -183,7 +183,6 @@ class VolumeBinding(AssignsInTrials):
         return found if isinstance(found, Unschedulable) else None
 
     def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
-        """Assume volumes on the node and return them; None if the pod needs none."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -288,14 +287,12 @@ class VolumeBinding(AssignsInTrials):
         return queue_if(may_help)
 
     def _amount(self, capacity: CSIStorageCapacity) -> int:
-        """Return the largest new volume's bytes (if `_exact`, in billionths); -1 if unknown."""
         if capacity.largest is None:
             return -1
         return capacity.largest.nano if self._exact else capacity.largest.whole
 
 
 def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedulable | None:
-    """Return why the claim rejects the pod on every node; None otherwise."""
     claim: PersistentVolumeClaim | None
     claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{pod.namespace}/{volume.claim}")
     said = f'persistentvolumeclaim "{shortened(volume.claim)}"'
@@ -317,7 +314,6 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView, *, exact: bool
 ) -> PodVolumeClaims | Unschedulable:
-    """Return the pod's claims, or why an unbound claim cannot wait for the pod."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
