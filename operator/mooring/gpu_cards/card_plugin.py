@@ -91,17 +91,17 @@ class CardPlugin(AssignsInTrials):
 
     @abstractmethod
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """Return the request if this plugin handles it; else SKIP, or why it is rejected."""
+        """Return the request, PreFilter's SKIP, or why the plugin rejects the pod."""
 
     @abstractmethod
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best cards for the pod on the node of this row."""
+        """Return the best cards for the pod on the node of this row; None if none suffice."""
 
     @abstractmethod
     def _annotations(
         self, request: CardRequest, assignment: Assignment, row: int
     ) -> Mapping[str, str]:
-        """Return the annotations that name the pod's cards."""
+        """Return the annotations that tell the pod which cards it has got."""
 
     def largest_card(self, resource: str, rows: IntArray) -> int | None:
         """Return the memory of the nodes' largest card; None if `resource` is not card memory."""

@@ -76,7 +76,7 @@ class GPUFragmentation:
         return np.clip(score, 0, 2 * _HALF)
 
     def _growth(self, rows: IntArray, request: CardRequest | None, cpu: Cpu) -> IntArray:
-        """Return how much each node's fragmentation grows if the pod is placed there."""
+        """Return int64[rows]: how much a node's fragmentation grows if the pod is placed there."""
         remaining, total, typical = (
             self._cards.remaining(rows),
             self._cards.total(rows),

@@ -112,7 +112,6 @@ def _size(share: CardShare) -> tuple[int, int, int, int]:
 
 
 def _smallest(preference: IntArray, count: int) -> IntArray:
-    """Return int64[row, count]: the first columns with the smallest values."""
     columns: IntArray
     if count == 1:
         columns = np.argmin(preference, axis=1)[:, None]

@@ -100,7 +100,6 @@ class GPUTopology(CardPlugin):
         return request if request.is_whole else SKIP
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best set of the node's free cards for the pod."""
         # The cards that the pod has now are free for it.
         remaining = self._cards.remaining_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
@@ -139,7 +138,6 @@ def _masks(cards: BoolArray) -> IntArray:
 
 
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
-    """Return a score of 0-100 for the best set of cards."""
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:
         return 0

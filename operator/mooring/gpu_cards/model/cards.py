@@ -239,7 +239,6 @@ def _percent(amounts: Mapping[str, int], form: CardFormat) -> int:
 
 
 def _permille(text: str) -> int:
-    """Return a fraction (above 0, at most 1) in thousandths, rounded up."""
     if re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0{1,9})?|0\.[0-9]{1,9}", text):
         value = -(-int(float(text) * 10**9 + 0.5) // 10**6)
         if value:
@@ -366,15 +365,14 @@ def _card_count(node: Node, form: CardFormat) -> int:
 
 
 def _capacity(node: Node, resource: str) -> int:
-    """Return how much the node would offer if all its cards were healthy."""
     if not resource:
         return 0
+    # As if all cards were healthy.
     amount = node.allocatable.get(resource, 0) + node.unavailable.get(resource, 0)
     return min(max(amount, 0), _MOST_MEMORY)
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """Return how many of the node's cards are unusable according to its resources."""
     # The resource with the most unusable cards decides.
     lost = node.unavailable.get(form.count_resource, 0)
     whole = _capacity(node, form.whole_resource)
@@ -398,7 +396,6 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @cached(8 * 2**20)
 def _topology(text: str) -> _Topology:
-    """Parse a node's annotation about cards and links (docs/gpus.md); empty if malformed."""
     if not text or len(text) > _MOST_BYTES:
         return _NO_TOPOLOGY
     try:
@@ -407,12 +404,12 @@ def _topology(text: str) -> _Topology:
         return _NO_TOPOLOGY
     if not isinstance(raw, dict):
         return _NO_TOPOLOGY
+    # docs/gpus.md describes the format.
     memory, products = _described(raw.get("cards"))
     return _Topology(_links(raw.get("links")), memory, products)
 
 
 def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the cards' memory (MiB) and products; both empty if malformed."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return (), ()
     memory, products = [], []
@@ -428,7 +425,6 @@ def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _links(raw: Any) -> Links:
-    """Return the ranks of links; () if malformed."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return ()
     count = len(raw)

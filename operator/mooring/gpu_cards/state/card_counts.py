@@ -168,7 +168,7 @@ class _Row:
         return _Books(free, free_cores, free_cards, guessed, over)
 
     def _name(self, uid: Uid) -> tuple[str, Uid]:
-        """Return a sort key, with which a restart guesses the same cards."""
+        # With this sort key, a restart guesses the same cards.
         return self.held[uid].key, uid
 
 
@@ -401,7 +401,6 @@ class Cards:
             self.follow()
 
     def _reach(self, rows: IntArray) -> None:
-        """Count the given rows that are not counted yet; enlarge the columns."""
         if self._uncounted:
             for row in filter(self._uncounted.__contains__, rows.tolist()):
                 self._count_row(row)
@@ -417,7 +416,6 @@ class Cards:
         self._columns = grown
 
     def _refresh(self, row: int) -> None:
-        """Compute the row's columns again from the node's cards and pods."""
         if row >= len(self._columns):
             self._grow(row + 1)
         there = self._rows[row]
@@ -445,7 +443,7 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards, and a guess for each unusable card of unknown number."""
+    """Return the unhealthy cards; guess the unusable cards whose numbers are unknown."""
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]
@@ -488,7 +486,6 @@ def _take(
     cores: list[int],
     times: int,
 ) -> None:
-    """Add the pod's shares to `used` and `cores`, or subtract them (`times` -1)."""
     for share, numbers in zip(request.shares, assignment, strict=True):
         for card in numbers:
             used[card] += times * share.memory_on(cards.memory[card])
@@ -502,7 +499,7 @@ def _guess(
     used: list[int],
     cores: list[int],
 ) -> Assignment:
-    """Guess the cards of a pod without an annotation: the fullest cards with room."""
+    """Guess the cards of a pod without an annotation; add its shares to `used` and `cores`."""
     assignment = []
     usable = [card for card in range(len(cards)) if card not in unhealthy]
     for share in request.shares:

@@ -112,7 +112,6 @@ def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
 
 
 def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the cards that the annotations of a bound pod name, if any."""
     # The annotations of an unbound pod come from a user or from an earlier attempt.
     if placed.assumed:
         return None

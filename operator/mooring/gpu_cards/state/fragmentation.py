@@ -102,7 +102,6 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return how much fragmentation grows: `lost` per typical pod, minus `taken`."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
@@ -110,7 +109,6 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) 
 
 
 def _usable(served: IntArray, cards: IntArray, demand: CardDemand, limit: IntArray) -> IntArray:
-    """Return how much free GPU a class of requests can use on each node."""
     # `served` is the free GPU of the suitable `cards`; the free cpu is enough for `limit`.
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable
@@ -133,6 +131,5 @@ def _serves(free: IntArray, untouched: BoolArray, demand: CardDemand) -> BoolArr
 
 
 def _permille(free: IntArray, total: IntArray) -> IntArray:
-    """Return the free part of each card in thousandths; 0 for unusable cards."""
     permille: IntArray = np.maximum(free, 0) * 1000 // np.maximum(total, 1)
     return permille
