@@ -182,7 +182,6 @@ class Extenders:
     async def _filter(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: ExtenderResults
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
-        """Return the nodes that pass all extenders, and why each other node was rejected."""
         passed, failed = asked.nodes, dict[str, NodeFailure]()
         for extender in extenders:
             if not extender.filter_verb or (extender, "filter") in answers.ignored:
@@ -211,7 +210,6 @@ class Extenders:
         raw: Json,
         answers: ExtenderResults,
     ) -> dict[str, IntArray]:
-        """Return the weighted scores of the nodes by extender."""
         scoring = [
             extender
             for extender in extenders
@@ -241,8 +239,8 @@ class Extenders:
     async def _preempt(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, cluster: ClusterView
     ) -> ProcessedCandidates:
-        """Return the preemption candidates that all extenders keep (callExtenders)."""
         candidates = asked.candidates or ()
+        # As callExtenders in kube-scheduler.
         for extender in extenders:
             if not extender.preempt_verb:
                 continue
@@ -316,7 +314,6 @@ def _left(
     preemptor: Pod,
     cluster: ClusterView,
 ) -> tuple[PreemptionCandidate, ...]:
-    """Return the candidates that an extender keeps (ProcessPreemption)."""
     victims = decode_preemption(answer).items()
     left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]
     # Each candidate must have victims, unless it was sent without victims.
@@ -331,7 +328,7 @@ def _left(
 def _chosen(
     node: str, uids: Iterable[str], violations: int, preemptor: Pod, cluster: ClusterView
 ) -> PreemptionCandidate:
-    """Return the candidate that an extender names, or raise AnswerError (convertToVictims)."""
+    # As convertToVictims in kube-scheduler.
     row = cluster.row(node)
     if row is None or cluster.node(row) is None:
         raise AnswerError(f'claims to preempt on node "{node[:253]}", which is not found')

@@ -213,7 +213,6 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
 
 
 def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
-    """Load the client certificate and its key."""
     with ExitStack() as files:
 
         def path(data: bytes, given: str) -> str:

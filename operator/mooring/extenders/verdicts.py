@@ -247,7 +247,6 @@ class ExtenderResults:
         return self._codes[failure]
 
     def _shared(self, answer: NodesAnswer) -> NodesAnswer:
-        """Return a stored answer that equals this answer, or store this answer."""
         if len(self._kept) >= _MOST_DIFFERENT:
             answer = NodesAnswer(answer.asked, answer.codes, {}, answer.failures)
         # Reasons are not compared, because they may name the pod.
