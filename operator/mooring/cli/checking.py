@@ -81,7 +81,6 @@ class CheckedProfile:
         )
 
     def _groups_with_extenders(self) -> Iterator[FieldError]:
-        """Yield a warning if pod groups cannot preempt because of an extender."""
         extenders = [e for e in self.loaded.profile.spec.extenders if e.preempt_verb]
         if extenders and "GangScheduling" in self.loaded.effective.args:
             everything = any(not extender.managed_resources for extender in extenders)
@@ -90,7 +89,6 @@ class CheckedProfile:
             yield FieldError("spec.extenders", text)
 
     def _files_of_extenders(self) -> Iterator[FieldError]:
-        """Yield a warning for each extender with certificate files, which are not checked."""
         for number, extender in enumerate(self.loaded.profile.spec.extenders):
             tls = extender.tls_config
             if tls is None or not tls.files or not extender.url_prefix.lower().startswith("https:"):
@@ -187,7 +185,6 @@ def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> 
 
 
 def _files_in(folder: str) -> Iterator[str]:
-    """Yield the YAML and JSON files in the folder and its subfolders."""
     for path in sorted(Path(folder).rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         # Templates of Helm charts are not valid YAML.
@@ -203,7 +200,6 @@ def _is_template(path: Path) -> bool:
 
 
 def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
-    """Add the objects and mistakes of the file to the report."""
     text, name = read_text(path), display_name(path)
     lines, repeated = _Lines(text), list[RepeatedKey]()
     found = list(manifests_in(text, name, repeated))
@@ -257,7 +253,7 @@ class _Lines:
 
 
 def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
-    """Return the line and the value of a key or list index in `node`."""
+    """Return the line number and the value at a mapping key or list index; None if absent."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == step:

@@ -50,7 +50,6 @@ def _print_pools(comparison: Comparison) -> None:
 
 
 def _print_moves(moves: Iterable[ChangedNode], most: int | None) -> None:
-    """Print the moved pods; pods that change in the same way share a row."""
     groups = merged(moves)
     shown = groups[:most]
     if not shown:

@@ -167,7 +167,6 @@ def print_annotation(level: str, file: str, line: int | None, title: str, text: 
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """Write %, line ends and the characters in `more` as percent codes."""
     return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
 
 
@@ -229,7 +228,7 @@ def _table(
     prose: Container[str],
     width: int | None,
 ) -> Iterator[list[str]]:
-    """Yield the lines of the head, and then of each row."""
+    """Yield a list of lines for the head, and then for each row."""
     rows = [[printable(cell) for cell in row] for row in rows]
     names = sum(column not in prose for column in head)
     widths = [max(cell_len(row[i]) for row in (head, *rows)) for i in range(names)]
@@ -284,7 +283,7 @@ def terminal_width() -> int | None:
 
 
 def _prose_width(width: int, names: Sequence[int], columns: int) -> int | None:
-    """Return the width of each prose column; None if there is too little space."""
+    """Return the width in characters of each prose column; None if too little space is left."""
     left = width - sum(names) - len(_GAP) * (len(names) + columns - 1)
     if not columns:
         return 0 if left >= 0 else None
@@ -297,7 +296,7 @@ def _aligned(cell: str, width: int, *, right: bool) -> str:
 
 
 def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str]:
-    """Yield the lines of a row, with folded prose beside the names."""
+    """Yield the lines of a table row: prose, folded to `width`, stands beside the other cells."""
     if width is None:
         yield _GAP.join((names, *prose))
         return
@@ -313,7 +312,7 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
 
 
 def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) -> Iterator[str]:
-    """Yield the lines of a row whose first cell has its own line."""
+    """Yield the lines of a table row that is too wide: the other cells stand below the first."""
     yield row[0]
     is_head, width = row is head, max(width, _LEAST_PROSE)
     between, prose = row[1:names], row[names:]

@@ -142,7 +142,7 @@ def convert(
 def _queues(
     source: str, manifests: Sequence[Manifest]
 ) -> tuple[list[dict[str, Any]], Sequence[Manifest]]:
-    """Return the queues of other schedulers as Mooring's Queues, and the other objects."""
+    """Convert other schedulers' queues; return Mooring's Queues and the other manifests."""
     imported, others = QueueImport(), list[Manifest]()
     for manifest in manifests:
         with manifest.locating_errors():
@@ -162,7 +162,6 @@ def _queues(
 def _profiles(
     source: str, manifests: Sequence[Manifest], scheduler_name: str
 ) -> list[SchedulingProfile]:
-    """Convert the objects to profiles; print notes about them."""
     loaded = read_profiles(manifests, Registry(SHIPPED), scheduler_name)
     print_notes(source, (said for found in loaded for said in found.notes))
     for settings in dict.fromkeys(p.settings for p in loaded if p.settings):
@@ -178,7 +177,7 @@ def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> Schedu
 
 
 def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:
-    """Return a profile that does not bind kube-scheduler's pods."""
+    """Put the profile into mode Shadow if it would schedule kube-scheduler's pods."""
     if DEFAULT_SCHEDULER not in profile.scheduler_names:
         return profile
     note(f"{source}: {profile.name}: {_SHADOW}")
@@ -191,7 +190,6 @@ def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> Schedulin
 
 
 def _flags(settings: ProcessSettings) -> str:
-    """Return the settings of a KubeSchedulerConfiguration as flags of `mooring run`."""
     flags: dict[str, object] = {
         "kubeconfig": settings.kubeconfig,
         "initial-backoff": f"{settings.initial_backoff.total_seconds():g}",

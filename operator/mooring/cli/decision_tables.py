@@ -117,7 +117,6 @@ def _with_escapes(document: bytes) -> bytes:
 
 
 def _groups(attempts: Iterable[SimulatedAttempt]) -> list[list[SimulatedAttempt]]:
-    """Group the attempts by the pods' controllers and by equal decisions."""
     groups: dict[Any, list[SimulatedAttempt]] = {}
     for attempt in attempts:
         decision = attempt.decision
@@ -155,7 +154,6 @@ def _score(attempt: SimulatedAttempt) -> int | None:
 
 
 def _range(values: Iterable[int | None]) -> str:
-    """Return the values as `5-7`; `7` if all are equal, `-` if none."""
     known = [value for value in values if value is not None]
     ends = sorted({min(known), max(known)}) if known else []
     return "-".join(map(str, ends)) or "-"
@@ -171,7 +169,6 @@ def _why(group: Sequence[SimulatedAttempt]) -> str:
 
 
 def _preemption(attempt: SimulatedAttempt) -> Iterator[str]:
-    """Yield a text about the victims that must leave the nominated node."""
     decision = attempt.decision
     if decision.nominated_node is None:
         return

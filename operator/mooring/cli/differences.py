@@ -83,7 +83,6 @@ def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Itera
 
 
 def _shown(field: str, before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Return both values without secrets; different values stay different."""
     if not field.startswith("extenders["):
         return before, after
     left, right = _without_secrets(field, before), _without_secrets(field, after)
@@ -99,7 +98,7 @@ def _without_secrets(field: str, value: str | None) -> str | None:
 
 
 def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
-    """Yield path and value of each compared field of a profile."""
+    """Yield the path and the value of each field of a profile that is compared."""
     spec = loaded.profile.spec
     yield "match.schedulerNames", _COMMA.join(loaded.profile.scheduler_names)
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -132,7 +131,6 @@ def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
 
 
 def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
-    """Yield path and value of each nested field; a list is one value."""
     if not isinstance(value, Mapping):
         return [(path, _text(value))]
     return [leaf for name, inner in value.items() for leaf in _flat(f"{path}.{name}", inner)]

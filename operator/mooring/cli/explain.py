@@ -122,7 +122,7 @@ class _Question:
 
 
 def _question(what: str, given: str | None, leader: Leader) -> _Question:
-    """Return the question for the argument `what` and the option --namespace (`given`)."""
+    """Return the question about what `what` names; `given` is the option --namespace."""
     first, slash, second = what.partition("/")
     named = type_and_name(what)
     is_group = first in POD_GROUP_WORDS and bool(slash)
@@ -162,7 +162,6 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 
 
 def _watch(question: _Question, output: str) -> NoReturn:
-    """Print the answer repeatedly, until Ctrl-C."""
     before: object = ()
     following = Following()
     is_screen = output == "text" and sys.stdout.isatty()
@@ -184,7 +183,6 @@ def _watch(question: _Question, output: str) -> NoReturn:
 
 
 def _without_times(value: Any) -> Any:
-    """Return the JSON value without its durations, to compare two answers."""
     if isinstance(value, dict):
         kept = {key: item for key, item in value.items() if not key.lower().endswith("seconds")}
         return {key: _without_times(item) for key, item in kept.items()}
@@ -192,7 +190,6 @@ def _without_times(value: Any) -> Any:
 
 
 def _of_all(leader: Leader, namespace: str) -> _Question:
-    """Return the question about all pending pods of the namespace, or of all."""
     query = f"?{urlencode({'namespace': namespace})}" if namespace else ""
 
     def show(answer: dict[str, Any]) -> None:
@@ -204,7 +201,6 @@ def _of_all(leader: Leader, namespace: str) -> _Question:
 
 
 def _of_workload(leader: Leader, namespace: str, named: TypeAndName) -> _Question:
-    """Return the question about a workload."""
     query = urlencode({"namespace": namespace, "workload": f"{named.kind}/{named.name}"})
 
     def ask() -> dict[str, Any] | None:
@@ -279,7 +275,6 @@ def _show_pod_groups(answer: dict[str, Any]) -> None:
 def _report(
     pod: str, report: Mapping[str, Any] | None, path: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield lines about the pod, and the times of its steps."""
     if report is None:
         yield f"pod {pod}: {(path and path['state']) or 'not known any more'}"
     else:
@@ -291,7 +286,6 @@ def _report(
 
 
 def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about what the pod waits for, and what would help."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
     if report["state"] == PodState.GATED:
@@ -321,7 +315,6 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the pod's state, the number of attempts, and the next step."""
     state = _STATES.get(report["state"], report["state"])
     if report.get("node"):
         state += f" on {report['node']}"

@@ -49,7 +49,6 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tie(decision: Mapping[str, Any]) -> str:
-    """Return a text about a tie between the best nodes; "" if there is none."""
     scores, node = decision.get("scores") or {}, decision.get("node")
     if node not in scores:
         return ""
@@ -92,7 +91,6 @@ def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """Return the step in words, with its repetitions."""
     name, plugins = step["step"], ", ".join(step.get("plugins", ()))
     why = f": {step['cause']}" if step.get("cause") else ""
     words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else "", "why": why}
@@ -220,7 +218,7 @@ def _have(pods: Sequence[str]) -> str:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return where the pod would fit, as a text; "" if other pods must end."""
+    # The pod fits only after other pods end.
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])

@@ -194,7 +194,6 @@ def _holders(device: NodeDevice) -> Iterator[str]:
 
 
 def _kinds(node: NodeGPUs) -> str:
-    """Return the number of cards of each type: `4 x NVIDIA-A10`."""
     kinds = Counter(card.product or "cards of unknown type" for card in node.cards)
     return ", ".join(f"{count} x {product}" for product, count in kinds.items())
 

@@ -71,7 +71,7 @@ async def _workload_of(kubeconfig: str | None, context: str | None, key: str) ->
 
 
 def _selectors(metadata: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the selector that finds the pod's Workload."""
+    """Return query parameters that select the Kueue Workload of the pod with this metadata."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if name := annotations.get(_WORKLOAD) or labels.get(_GROUP):
         # Escaped as by fields.EscapeValue: an annotation is any text.

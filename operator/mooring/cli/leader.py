@@ -216,7 +216,6 @@ def page_of(leader: Leader, target: str) -> str:
 
 
 def _read(leader: Leader, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-    """Return the status and the body; raise InputError if there is no answer."""
     try:
         answer = asyncio.run(_answer(leader, target, body))
     except KubeError as error:
@@ -252,7 +251,6 @@ async def _answer(leader: Leader, target: str, body: bytes | None) -> Answer:
 
 
 def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) -> str:
-    """Return why there is no answer and what the user can do."""
     if replica.trouble:
         return replica.trouble
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -328,7 +326,7 @@ async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterat
 def _published_replica(
     connection: Connection, leader: Leader, published: dict[str, str]
 ) -> LeadingReplica:
-    """Return the endpoints that the Lease names, if they are on this machine."""
+    """Return the replica at the URL that the Lease publishes, if this is a URL of this machine."""
     given = published.get(SERVER, "")
     if not _PLAIN_URL.fullmatch(given):  # it is printed, and may be copied into a shell
         raise InputError(f"the annotation {SERVER} of the Lease is no URL: {given[:100]!r}")
@@ -351,7 +349,6 @@ def _published_replica(
 
 
 async def _certificate_of(connection: Connection, leader: Leader) -> str:
-    """Return the certificate in the Lease, or "" if it is absent or not needed."""
     if leader.certificate_authority is not None or leader.insecure_skip_tls_verify:
         return ""
     try:
@@ -376,7 +373,7 @@ def _is_loopback(host: str) -> bool:
 async def _replica_in_a_pod(
     connection: Connection, leader: Leader
 ) -> AsyncIterator[LeadingReplica]:
-    """Yield endpoints on this machine that lead to the leading pod."""
+    """Yield a replica with a local URL that is forwarded to the leading pod."""
     tls = leader.tls(connection, in_forward=True)
     name = leader.tls_server_name or "localhost"
     replica = LeadingReplica("", name, "the leading replica", tls)
@@ -411,7 +408,7 @@ async def _forwarded(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> str:
-    """Forward the streams to the leading pod; return the error, or ""."""
+    """Forward both streams to the leading pod; return why that failed, or an empty text."""
     namespace = leader.lease_namespace
     try:
         pod = _holder_of(leader, await _lease_of(connection, leader))
@@ -439,7 +436,6 @@ def _forbidden(leader: Leader, refusal: ForbiddenError) -> str:
 
 
 def _url_and_host(server: str, source: str = "--server") -> tuple[str, str]:
-    """Return the URL `server` in its normal form, and its host."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname, parts.port
@@ -452,7 +448,6 @@ def _url_and_host(server: str, source: str = "--server") -> tuple[str, str]:
 
 
 async def _lease_of(connection: Connection, leader: Leader) -> dict[str, Any]:
-    """Return the Lease; raise InputError if it cannot be read."""
     try:
         async with ApiClient(connection) as client:
             try:

@@ -92,7 +92,6 @@ def _print_steps(steps: Sequence[PlannedStep], *, wide: bool) -> None:
 
 
 def _rows(number: int, step: PlannedStep, *, wide: bool) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each move; the first row also describes the step."""
     for first, move in zip((True, *[False] * len(step.moves)), step.moves, strict=False):
         owner = (move.owner or "-",) if wide else ()
         goal = (step.goal if first else "",) if wide else ()
@@ -113,7 +112,7 @@ def _text(text: str | TextAboutPods) -> str:
 
 
 def _fits(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether the table fits into `width` with whole names and short reasons."""
+    # Reasons, in the last column, may be folded.
     columns = zip(_HEAD[:-1], *(row[:-1] for row in rows), strict=True)
     return sum(max(map(cell_len, column)) for column in columns) + _GAPS + _LEAST_WHY <= width
 
@@ -130,7 +129,7 @@ def _widths(steps: Iterable[PlannedStep]) -> tuple[int, int, int]:
 def _stacked(
     number: int, step: PlannedStep, width: int, beside: tuple[int, int, int] | None
 ) -> Iterator[str]:
-    """Yield the lines of a step whose names are too long for a table."""
+    """Yield the lines of a plan's step if pod and node names are too long for a table."""
     yield from folded(f"step {number}, gain {step.gain}: {_text(step.reason)}", width)
     for move in step.moves:
         if beside is None:
@@ -158,7 +157,6 @@ def _print_nodes(report: PlanReport) -> None:
 
 
 def _sums(report: PlanReport) -> Iterator[str]:
-    """Yield lines about the whole plan."""
     width = terminal_width() or _USUAL_WIDTH
     if report.pods:
         yield f"{plural(report.pods, 'running pod')} of the profile"
@@ -184,7 +182,6 @@ def _sums(report: PlanReport) -> Iterator[str]:
 
 
 def _left_out(report: PlanReport) -> str:
-    """Return a note that the plan has not examined all pods."""
     looked_at = ""
     if report.examined is not None and report.examined < report.pods:
         looked_at = f", at {plural(report.examined, 'pod')} only"

@@ -105,7 +105,6 @@ def _namespace(context: click.Context) -> str | None:
 def _names(
     context: click.Context, resources: Sequence[Resource], namespace: str | None, begun: str
 ) -> list[str]:
-    """Return the names that begin with `begun`, as far as found in time."""
     found = set[str]()
 
     async def look() -> None:

@@ -64,9 +64,9 @@ def _by_cause(found: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], others: int) -> Iterator[str]:
-    """Yield a table of the first rows, and the number of other pods."""
     prose = head[-1:]
     yield from table_lines(head, rows[:_MOST_ROWS], head[:1], prose, terminal_width())
+    # The first column has the number of pods.
     left_out = sum(int(row[0]) for row in rows[_MOST_ROWS:]) + others
     if left_out:
         yield f"and {left_out} more"

@@ -69,7 +69,6 @@ def new(name: str, out: str, *, per_node: bool) -> None:
 
 
 def _module_of(name: str, code: Template) -> str:
-    """Return the plugin's module name (rack_aware); raise InputError if `name` is invalid."""
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{name!r} cannot be the name of a plugin: it must be 2 to 53 letters and digits as in "
@@ -87,7 +86,6 @@ def _module_of(name: str, code: Template) -> str:
 
 
 def _write(target: Path, texts: dict[str, str]) -> None:
-    """Write the files below a new directory, or raise InputError."""
     try:
         if target.exists():
             raise InputError(f"{target} exists; choose another --out, or another name")

@@ -70,7 +70,6 @@ def queues(name: str | None, kubeconfig: str | None, context: str | None, output
 
 
 async def _read(kubeconfig: str | None, context: str | None, top: str | None) -> list[_Document]:
-    """Return the queues, or `top` and the queues below it, as JSON values."""
     agent = f"mooring-queues/{__version__}"
     try:
         connection = await load_connection(kubeconfig, context, user_agent=agent)
@@ -88,7 +87,6 @@ async def _read(kubeconfig: str | None, context: str | None, top: str | None) ->
 
 
 async def _elastic_quotas(client: ApiClient) -> dict[str, Queue]:
-    """Return the ElasticQuotas that the user may list."""
     try:
         for kind in (ELASTIC_QUOTA, SIGS_ELASTIC_QUOTA):
             if kind.plural in await client.served_in(kind.group, kind.version):
@@ -102,7 +100,6 @@ async def _elastic_quotas(client: ApiClient) -> dict[str, Queue]:
 
 
 def _print(found: Iterable[Mapping[str, Any]]) -> None:
-    """Print a table for each resource, then the queues that are not in force."""
     rows = defaultdict[str, list[list[str]]](list)
     for queue in found:
         known = (queue[field] for field in ("waiting", "share"))

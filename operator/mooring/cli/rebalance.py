@@ -170,7 +170,6 @@ def rebalance(
 
 
 def _wanted(word: str, namespace: str | None) -> Wanted:
-    """Return the kind and the name in `pod/NAME` or `podgroup/NAME`."""
     kind, slash, name = word.partition("/")
     if slash and name and "/" not in name and kind in POD_GROUP_WORDS:
         return Wanted(name, namespace, is_group=True)
@@ -185,7 +184,7 @@ def _wanted(word: str, namespace: str | None) -> Wanted:
 def _answered(
     planning: Rebalance, wanted: Wanted | None, output: str, plot: str | None, progress: Progress
 ) -> int:
-    """Print the plans, draw them, and return the exit code."""
+    """Make, print and draw the plans; return the exit code."""
     for _ in progress.counting(planning.place_pending(), "placing pending pods"):
         pass
     found: WantedPlan | None = None
@@ -220,7 +219,6 @@ def _answered(
 
 
 def _planned(call: Callable[[], _Result], progress: Progress) -> _Result:
-    """Return the result of planning, and show the elapsed time meanwhile."""
     began, slices = time.monotonic(), TimeSlices(_PROGRESS_SECONDS)
     with Work(call, slices) as work:
         while not work.advance():

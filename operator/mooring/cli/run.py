@@ -23,7 +23,6 @@ from mooring.run.settings import RunSettings
 
 
 def _options() -> list[click.Parameter]:
-    """Return an option for each field of RunSettings: --some-field, or MOORING_SOME_FIELD."""
     options: list[click.Parameter] = []
     for setting in fields(RunSettings):
         flag, kind = f"--{setting.name.replace('_', '-')}", setting.metadata["kind"]
@@ -116,7 +115,7 @@ def _check_otlp_endpoint(settings: RunSettings) -> None:
 
 @contextmanager
 def _errors_of_opentelemetry() -> Iterator[None]:
-    """Raise ValueError at the end if OpenTelemetry has logged an error."""
+    """Raise ValueError at the end of the context if OpenTelemetry has logged an error."""
     # OpenTelemetry ignores some malformed variables, and only logs a traceback.
     errors: list[str] = []
 
@@ -139,7 +138,6 @@ def _errors_of_opentelemetry() -> Iterator[None]:
 
 
 def _check(settings: RunSettings) -> None:
-    """Raise UsageError if settings are invalid or contradict each other."""
     if settings.max_backoff < settings.initial_backoff:
         raise click.UsageError("--max-backoff must be at least --initial-backoff")
     if (settings.tls_cert_file is None) != (settings.tls_private_key_file is None):

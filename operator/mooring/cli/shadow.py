@@ -78,7 +78,6 @@ def report(
 
 
 def _chosen(answer: Mapping[str, Any], profile: str | None, *, every: bool) -> dict[str, Any]:
-    """Return the answer for `profile`, or for all profiles."""
     profiles = answer["profiles"]
     if profile is not None:
         if profile not in profiles:

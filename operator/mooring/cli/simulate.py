@@ -295,7 +295,6 @@ def _ask(
     profile: str | None,
     output: str,
 ) -> NoReturn:
-    """Print the running scheduler's decisions and exit; raise UsageError for unusable options."""
     for parameter in click.get_current_context().command.params:
         if _is_given(str(parameter.name)) and parameter.name not in _WITH_SERVER:
             raise click.UsageError(f"{parameter.opts[-1]} goes without --server")
@@ -307,7 +306,6 @@ def _ask(
 def _printed(
     simulation: Simulation, chosen: Inputs, output: str, progress: Progress, *, extenders: bool
 ) -> Summary:
-    """Print the attempts for the chosen pods; return their summary."""
     attempts = simulation.attempts(chosen.pending, chosen.rejected, extenders=extenders)
     total = len(chosen.pending) + len(chosen.rejected)
     if not (output == "json" and sys.stdout.isatty()):
@@ -319,7 +317,7 @@ def _printed(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Run the garbage collector less often, because it finds little."""
+    # The garbage collector finds little in a simulation.
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 50)
     try:
@@ -331,7 +329,6 @@ def _collecting_rarely() -> Iterator[None]:
 def _files_and_targets(
     words: Sequence[str], filenames: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[TypeAndName, ...]]:
-    """Split the words into files and objects (TYPE/NAME); add `filenames` to the files."""
     files, targets = list[str](), list[TypeAndName]()
     for word in words:
         target = None if word == STDIN or Path(word).exists() else type_and_name(word)
@@ -345,7 +342,6 @@ def _files_and_targets(
 def _saved(
     manifests: Iterator[Manifest], dump: str | None, files: Sequence[str]
 ) -> Iterator[Manifest]:
-    """Yield the manifests; with `dump`, also write each manifest into that file."""
     if dump is None:
         return manifests
     if any(
@@ -358,7 +354,7 @@ def _saved(
 def _replayed(
     replay: str | None, leader: Leader, namespace: str, last: int | None
 ) -> list[str] | None:
-    """Return the pods to replay, from a file or the leader's last decisions."""
+    """Return the keys of the pods to replay, in order of arrival; None without --replay."""
     if replay != _LIVE:
         if last is not None:
             raise InputError("--last goes with --replay, and that without RECORDS")
@@ -372,12 +368,12 @@ def _replayed(
 
 
 def _nothing_to_schedule(inputs: Inputs, selection: ChosenPods) -> NoReturn:
-    """Raise InputError, because a simulation that tried nothing must not look successful."""
     for name, reason in inputs.without_pods.items():
         note(f"{name}: {reason}")
     running = sum(selection.takes(placed.pod, inputs) for placed in inputs.state.pods)
     hint = f"; {running} running pods could be with --all-pods" if running else ""
     where = f" in namespace {selection.namespace}" if selection.namespace is not None else ""
+    # A simulation that tried nothing must not look successful.
     raise InputError(f"there is no pod without a node to schedule{where}{hint}")
 
 

@@ -57,7 +57,6 @@ def status(output: str, **options: Any) -> None:
 
 
 def _found(leader: Leader) -> dict[str, Any]:
-    """Return the state of the installation and its problems, as JSON values."""
     try:
         server, profiles, lease = asyncio.run(_read(leader))
     except KubeError as error:
@@ -86,7 +85,7 @@ _NOT_INSTALLED = (
 async def _read(
     leader: Leader,
 ) -> tuple[str, list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """Return the server's version, the profiles, and the Lease, if they exist."""
+    """Return the API server's version, the profiles and the Lease; None for absent objects."""
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring-status/{__version__}"
     )
@@ -103,7 +102,6 @@ async def _read(
 
 
 def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a profile's generations, and the problems in its conditions."""
     name, given = raw["metadata"]["name"], raw.get("status") or {}
     conditions = given.get("conditions") or []
     wrong = [
@@ -123,7 +121,7 @@ def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leader(leader: Leader, lease: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return the leader with its times, and why no replica leads, or ""."""
+    """Return the leader's name and times, and why no replica leads or an empty text."""
     name = f"{leader.lease_namespace}/{leader.lease_name}"
     if lease is None:
         return None, (
@@ -156,7 +154,6 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _replica(leader: Leader, problems: list[str]) -> dict[str, Any]:
-    """Return the leader's version and queues, or add the reason to `problems`."""
     try:
         metrics = Reading.of(page_of(leader, "/metrics"), time.monotonic())
     except InputError as mistake:

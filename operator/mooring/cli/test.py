@@ -93,7 +93,6 @@ def _word(case: CaseResult) -> str:
 
 
 def _problems(case: CaseResult) -> Iterator[str]:
-    """Yield the problems of the case as lines, with the decisions explained."""
     if case.error is not None:
         yield from case.error.splitlines()
     for failure in case.failures:
@@ -103,7 +102,6 @@ def _problems(case: CaseResult) -> Iterator[str]:
 
 
 def _explained(decision: Decision) -> Iterator[str]:
-    """Yield the decision as `mooring explain` would show it."""
     view = plain(decision)
     where = f"on {decision.node}" if decision.node else "not scheduled"
     yield f"{decision.pod.key}  {where}  (profile {decision.profile})"

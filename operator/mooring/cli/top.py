@@ -72,7 +72,6 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
 
 
 def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str, Any]]:
-    """Yield the changes in each interval of `every` seconds."""
     following = Following()
 
     def read() -> Reading:
@@ -128,7 +127,7 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
 
 
 def _quantile(grown: Reading, share: float) -> float | None:
-    """Return the seconds within which this share of the pods was bound."""
+    """Return within how many seconds this share (0 to 1) of the pods was bound; None if unknown."""
     buckets: dict[float, float] = defaultdict(float)
     for (upper,), value in grown.by(f"{_LATENCY}_bucket", "le"):
         buckets[float(upper)] += value

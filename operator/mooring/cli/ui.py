@@ -69,7 +69,6 @@ def ui(port: int, *, no_browser: bool, **options: Any) -> None:
 
 
 async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
-    """Serve the page on this machine until cancelled."""
     try:
         connection = await load_connection(
             leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
@@ -141,7 +140,7 @@ class Proxy:
             await runner.cleanup()
 
     async def _exchange(self, request: web.Request) -> web.Response:
-        """Exchange the key in the request for the session's token, once."""
+        """Answer with the session's token if the request has the key, which is valid once."""
         self._check_host(request)
         given = await request.text()
         key, self.key = self.key, ""
@@ -151,7 +150,7 @@ class Proxy:
         return web.Response(text=self._token)
 
     def _check_host(self, request: web.Request) -> None:
-        """Reject a request with a foreign Host header, to prevent DNS rebinding."""
+        # Another Host header may be an attempt at DNS rebinding.
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="open the address that mooring ui has printed\n")
 

@@ -62,7 +62,6 @@ def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, outpu
 
 
 def _attempts(tried: Mapping[str, Any]) -> Iterator[SimulatedAttempt]:
-    """Yield the decisions in the leader's answer as attempts, one per pod."""
     feasible, in_group = tried.get("feasible") or 0, "podGroup" in tried
     fits = WITH_GROUP if in_group else f"one of {plural(feasible, 'node')} that fit"
     for number, pod in enumerate(tried["pods"]):
