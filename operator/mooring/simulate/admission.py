@@ -202,7 +202,6 @@ class Admission:
             )
 
     def _set_priority(self, spec: dict[str, Any], *, new: bool) -> None:
-        """Set missing fields by the PriorityClass; raise Forbidden if a new pod has wrong ones."""
         found = self._class_of(spec)
         for field, said, computed in (
             ("priority", "integer value of priority", found.value),
@@ -249,7 +248,7 @@ def _amounts(overhead: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None:
-    """Add a RuntimeClass's node selector and tolerations; raise Forbidden if selectors conflict."""
+    """Add a RuntimeClass's node selector and tolerations to a pod's spec."""
     selector = dict(mapping(spec, "nodeSelector", "spec"))
     for key, value in mapping(scheduling, "nodeSelector", "scheduling").items():
         if selector.setdefault(key, value) != value:
@@ -263,7 +262,7 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None
 
 
 def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the `matchLabelKeys` of each term to its label selector."""
+    """Return a pod's affinity with the `matchLabelKeys` of each term added to its selector."""
     # As mutatePodAffinity in pkg/registry/core/pod/strategy.go: schedulers read only the selectors.
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",
@@ -289,7 +288,6 @@ def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> 
 
 
 def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return the term with its `matchLabelKeys` and `mismatchLabelKeys` added to its selector."""
     selector = optional_mapping(term, "labelSelector", where)
     if selector is None:
         return term
@@ -307,7 +305,7 @@ def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) ->
 
 
 def _set_tolerations(spec: dict[str, Any]) -> None:
-    """Tolerate not-ready and unreachable nodes for 300 seconds, unless the pod says otherwise."""
+    # As the admission plugin DefaultTolerationSeconds.
     tolerations = mappings(spec, "tolerations", "spec")
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -321,7 +319,6 @@ def _set_tolerations(spec: dict[str, Any]) -> None:
 
 
 def _set_pod_level_requests(spec: dict[str, Any]) -> None:
-    """Set the missing pod-level requests of a pod with pod-level limits."""
     # defaultPodRequests in pkg/apis/core/v1/defaults.go
     resources = mapping(spec, "resources", "spec")
     if not mapping(resources, "limits", "spec.resources"):
@@ -338,7 +335,7 @@ def _set_pod_level_requests(spec: dict[str, Any]) -> None:
 
 
 def _set_volumes(spec: dict[str, Any]) -> None:
-    """Add an emptyDir to a volume without a source (pkg/apis/core/v1/defaults.go)."""
+    # As in pkg/apis/core/v1/defaults.go.
     if volumes := mappings(spec, "volumes", "spec"):
         spec["volumes"] = [
             each if each.keys() - {"name"} else {**each, "emptyDir": {}} for each in volumes
@@ -346,7 +343,7 @@ def _set_volumes(spec: dict[str, Any]) -> None:
 
 
 def _set_host_ports(spec: dict[str, Any]) -> None:
-    """Set missing host ports to the container ports, if the pod has `hostNetwork` (defaults.go)."""
+    # As in pkg/apis/core/v1/defaults.go.
     if not boolean(spec, "hostNetwork", "spec"):
         return
     for group in ("containers", "initContainers"):

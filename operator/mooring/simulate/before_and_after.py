@@ -58,7 +58,6 @@ def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: st
 
 
 def _shown(cluster: ClusterView, moves: Iterable[Move]) -> list[str]:
-    """Choose the nodes of the picture, preferably nodes that change."""
     changing = {name for move in moves for name in (move.source, move.target)}
     every = [cluster.nodes.name(row) for row in cluster.nodes_in_order.tolist()]
     chosen = sorted(every, key=lambda name: (name not in changing, name))[:_MOST_NODES]
@@ -89,7 +88,6 @@ def _block(pod: Pod, resource: str, allocatable: int, *, moves: bool) -> _Block:
 def _bars(
     cluster: ClusterView, names: Iterable[str], resource: str, moves: Iterable[Move]
 ) -> dict[str, list[_Block]]:
-    """Return the blocks of each node; the pods that move come last."""
     moving: set[Uid] = {move.pod.uid for move in moves}
     bars: dict[str, list[_Block]] = {}
     for name in names:
@@ -158,7 +156,6 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
 
 
 def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) -> Iterator[Shape]:
-    """Yield a node's bar with the text `note`."""
     yield Box(x, y, width, _BAR, _FREE)
     if note:
         yield DrawnText(x + width - 6, y + _BAR - 4, note, 10, "end")

@@ -112,7 +112,6 @@ EVERY_POD: Final = ChosenPods()
 
 
 def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:
-    """Yield the key of each pod, and the names by which users choose it."""
     for pod in (*inputs.pending, *(placed.pod for placed in inputs.state.pods)):
         yield pod.key, _names(pod.key, *_owner_of(pod), inputs)
     for each in inputs.rejected:
@@ -124,7 +123,6 @@ def _owner_of(pod: Pod) -> tuple[str, str]:
 
 
 def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
-    """Return the names of the pod, its controller, and the controller's owner."""
     namespace, _, pod = key.partition("/")
     names = {TypeAndName("Pod", pod), TypeAndName(kind, owner)}
     if kind == "ReplicaSet":
@@ -157,7 +155,7 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
 
 
 def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
-    """Free the claims of pods and groups as the controller does (pkg/controller/resourceclaim)."""
+    """Free the claims of the pods and groups with uids in `gone` (pkg/controller/resourceclaim)."""
     claims = {
         claim.key: claim
         for uid in gone

@@ -334,7 +334,7 @@ class NodeUse:
         return {pool: self._of(np.array(members[pool])) for pool in sorted(members)}
 
     def _of(self, index: IntArray) -> PoolUse:
-        """Return the use of the nodes at the positions `index`."""
+        """Return how much is used of the nodes at the positions `index`."""
         shares = {}
         fits, together = self.slots[index], int(self.slots[index].sum())
         for name in COMPARED:
@@ -381,7 +381,7 @@ def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
 
 
 def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNode]:
-    """Yield the pods whose nodes differ, without equal pods that exchange their nodes."""
+    """Yield which of these equal pods changed their node, without pods that swapped nodes."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
     new = Counter(after.nodes[pod.key] for pod in pods)

@@ -168,7 +168,7 @@ class Controllers:
             yield _pod(self._generated(f"{name_of(raw)}-", raw, number), raw, template)
 
     def _stateful_set(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the missing pods, each after the claims for its volumes."""
+        """Yield the StatefulSet's missing pods, each after the missing claims for its volumes."""
         spec, template = _checked(raw)
         name, revision = name_of(raw), _digest(template)[:10]
         claims = [dict(claim) for claim in mappings(spec, "volumeClaimTemplates", "spec")]
@@ -223,7 +223,7 @@ class Controllers:
                 yield _on_node(_pod(name, raw, template), node.name)
 
     def _job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods that run when the Job begins."""
+        """Yield the missing pods of those that run when the Job begins."""
         spec = mapping(raw, "spec")
         template = _template(spec)
         policy = text(mapping(template, "spec"), "restartPolicy", "spec.template.spec")
@@ -251,7 +251,6 @@ class Controllers:
             yield pod
 
     def _cron_job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods of one Job of the CronJob."""
         spec = mapping(raw, "spec")
         template = mapping(spec, "jobTemplate", "spec")
         if boolean(spec, "suspend", "spec"):
@@ -261,7 +260,6 @@ class Controllers:
         yield from self._job(job)
 
     def _generated(self, base: str, owner: Raw, number: int) -> str:
-        """Return an unused name for the pod, and mark it as used."""
         namespace = namespace_of(owner)
         names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)
         # Of 5,000 random endings, two would probably be equal.
@@ -288,7 +286,7 @@ CONTROLLERS: Final = frozenset(_EXPANSIONS)
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the pod's built-in controller, or two empty texts."""
+    """Return kind and name of the built-in controller that owns the pod, or two empty texts."""
     owner = pod.owner
     if owner is None:
         return "", ""
@@ -314,7 +312,7 @@ def _template(spec: Mapping[str, Any]) -> Raw:
 
 
 def _checked(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
-    """Check the controller's selector; return its spec and template."""
+    """Return a controller's spec and pod template; raise ManifestError if its selector is wrong."""
     spec = mapping(raw, "spec")
     template = _template(spec)
     selector = parse_label_selector(mapping(spec, "selector", "spec"), "spec.selector")
@@ -376,7 +374,7 @@ def _pod(name: str, owner: Raw, template: Raw) -> Raw:
 
 
 def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
-    """Return the pod with a volume for each claim."""
+    """Return the pod with a volume for each item of `claims` (volume name to claim name)."""
     others = [
         volume
         for volume in mappings(pod["spec"], "volumes", "spec")

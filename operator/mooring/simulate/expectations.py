@@ -214,7 +214,7 @@ class _Check:
         )
 
     def _of_pod(self, pod: str) -> Iterator[tuple[str, str]]:
-        """Yield each field that this pod does not meet, with a message."""
+        """Yield the name of each expected field that the pod does not meet, and why."""
         expected, decision = self.expected, self.decided.decisions.get(pod)
         node = self.decided.node_of(pod)
         where = f"is on {node.name}" if node is not None else "has no node"
@@ -250,7 +250,7 @@ class _Check:
                 yield "nodeSelector", f"pod {pod} is on {node.name}, which has {has}"
 
     def _of_all(self, pods: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield each field that the pods together do not meet, with a message."""
+        """Yield the name of each expected field that the pods do not meet together, and why."""
         expected = self.expected
         if expected.max_victims is not None:
             decisions = (self.decided.decisions.get(pod) for pod in pods)
@@ -288,7 +288,7 @@ def _not_unschedulable(
     decision: Decision | None,
     plugins: frozenset[str],
 ) -> str | None:
-    """Return why the pod does not meet the field `unschedulable`."""
+    """Return why the pod is not unschedulable as expected; None if it is."""
     if node is not None or decision is None:
         return f"is on {node.name}" if node is not None else "was not decided"
     of_no_node = plugins if expected.node is None else frozenset[str]()

@@ -87,7 +87,7 @@ class _Planner:
         return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
-        """Yield a node's row and a set of its pods to move, small sets first."""
+        """Yield the row of a node and uids of pods to move away from it, small sets first."""
         ordered = self._state.nodes.order()
         free = dict(zip(ordered.tolist(), self._books.free_cards(ordered).tolist(), strict=True))
         with_cards = (row for row in free if len(self._books.known(row)))
@@ -110,7 +110,7 @@ class _Planner:
                     yield row, chosen
 
     def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> CardPlan | None:
-        """Return the plan that moves `uids` from the node, or None."""
+        """Return a plan that moves the pods `uids` off the node and places `pod`, or None."""
         node, moves = self._state.nodes.names[row], []
         moved = [
             replace(placed.pod, node_name=None)

@@ -178,7 +178,6 @@ class _Reader:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
-        """Store an object; raise ManifestError if it is given twice."""
         key = object_key(kind, manifest.raw)
         source, was_new = self._sources.get((kind, key), ("", None))
         if was_new is not None and (kind is Kind.POD or new == was_new):
@@ -205,7 +204,6 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
-        """Note default StorageClasses, claims without a class, and budgets without a status."""
         if kind is Kind.STORAGE_CLASS:
             self._default_class.put(raw)
         if kind is Kind.PERSISTENT_VOLUME_CLAIM:
@@ -218,14 +216,12 @@ class _Reader:
                 self.without_status[key] = None
 
     def _add_for_admission(self, group_and_kind: tuple[str, str], raw: dict[str, Any]) -> None:
-        """Store a RuntimeClass or LimitRange; raise ManifestError if it is malformed."""
         name_of(raw)
         if group_and_kind == _LIMIT_RANGE:
             LimitRanges([raw])
         self._admission[group_and_kind].append(raw)
 
     def _add_template(self, manifest: Manifest, *, new: bool) -> None:
-        """Store a template of claims; raise ManifestError if it is given twice."""
         key = resource_claim_template_key(manifest.raw)
         known, was_new = self._templates.get(key, (None, None))
         if known is not None and new == was_new:
@@ -265,7 +261,6 @@ class _Reader:
         self._set_storage_class()
 
     def _set_storage_class(self) -> None:
-        """Set the default StorageClass in new claims without a class."""
         default = self._default_class.name
         if default is None:
             return
@@ -312,7 +307,7 @@ class _Reader:
         self._add_pod(pod)
 
     def _with_device_claims(self, manifest: Manifest, pod: dict[str, Any]) -> dict[str, Any]:
-        """Create claims from the pod's templates; return the pod with their names."""
+        """Create ResourceClaims from the pod's templates; return the pod with their names."""
         spec, status = mapping(pod, "spec"), mapping(pod, "status")
         named = self._claims_of_group(manifest, pod)
         entries = mappings(spec, "resourceClaims", "spec")
@@ -323,7 +318,7 @@ class _Reader:
         return {**pod, "status": {**status, "resourceClaimStatuses": names}} if names else pod
 
     def _made_claims(self, manifest: Manifest, owner: dict[str, Any]) -> dict[str, str]:
-        """Create the owner's claims; return their names by entry of `resourceClaims`."""
+        """Create the owner's ResourceClaims; return their names by entry of `resourceClaims`."""
         templates = {key: template.raw for key, (template, _) in self._templates.items()}
         known, names = self.state.objects.of(Kind.RESOURCE_CLAIM), dict[str, str]()
         for entry, claim in device_claims(owner, templates, known):
@@ -332,7 +327,7 @@ class _Reader:
         return names
 
     def _claims_of_group(self, manifest: Manifest, pod: dict[str, Any]) -> Mapping[str, str]:
-        """Create missing claims of the pod's group; return the names of claims the pod uses."""
+        """Create missing claims of the pod's group; return the pod's claims by entry."""
         wanted = parse_pod_claims(mapping(pod, "spec"))
         name = mapping(mapping(pod, "spec"), "schedulingGroup", "spec").get("podGroupName")
         key = f"{namespace_of(pod)}/{name}"

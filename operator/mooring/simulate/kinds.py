@@ -80,7 +80,7 @@ def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
 
 
 def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Move the fields of each device's `basic` into the device."""
+    """Return a ResourceSlice with the fields of each device's `basic` moved into the device."""
     spec = mapping(raw, "spec")
     devices = [
         {**_without(device, "basic"), **mapping(device, "basic", f"spec.devices[{index}]")}
@@ -90,7 +90,7 @@ def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
-    """Move the fields of each request without alternatives into `exactly`."""
+    """Return a ResourceClaim with the fields of each plain request moved into `exactly`."""
     spec = mapping(raw, "spec", where.removesuffix(".spec"))
     devices = mapping(spec, "devices", where)
     requests = []

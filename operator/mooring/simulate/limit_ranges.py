@@ -68,7 +68,7 @@ class LimitRanges:
 
 
 def _parsed(item: Mapping[str, Any], where: str) -> _Limit:
-    """Return the limit with the API server's defaults (SetDefaults_LimitRangeItem)."""
+    # Defaults as in SetDefaults_LimitRangeItem of the API server.
     minimum, maximum = mapping(item, "min", where), mapping(item, "max", where)
     limits = {**maximum, **mapping(item, "default", where)}
     requests = {**minimum, **limits, **mapping(item, "defaultRequest", where)}

@@ -87,7 +87,6 @@ async def read_cluster(
 
 
 async def _server(client: ApiClient, source: str, notes: list[str]) -> list[Manifest]:
-    """Return the server's version as an object; add a note if it is unknown."""
     try:
         return [Manifest(source, server_object(await client.server_version()))]
     except ApiError:

@@ -89,7 +89,6 @@ def contains_profile(manifest: Manifest) -> bool:
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield texts of a ConfigMap that may contain profiles, with their keys."""
     data = manifest.raw.get("data")
     if (manifest.group, manifest.kind) == _CONFIG_MAP and isinstance(data, Mapping):
         for key, text in data.items():
@@ -210,7 +209,7 @@ def stored_profiles(
 def _in_force(
     manifest: Manifest, loader: ProfileLoader, invalid: InvalidProfile
 ) -> tuple[list[LoadedProfile], str]:
-    """Return the profile with its last valid spec, if any, and a note."""
+    """Return the invalid profile with its last valid spec, if any, and a note for the user."""
     metadata, status = mapping(manifest.raw, "metadata"), mapping(manifest.raw, "status")
     more = f" and {len(invalid.errors) - 1} more" if len(invalid.errors) > 1 else ""
     why = f"profile {name_of(manifest.raw)} is invalid ({shortened(str(invalid.errors[0]))}{more})"
@@ -252,7 +251,7 @@ def read_profiles(
 def _imported(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules = NEWEST
 ) -> list[LoadedProfile]:
-    """Return the profiles in an object of kube-scheduler, without building their plugins."""
+    """Return the profiles in an object of kube-scheduler; their plugins are not built."""
     if manifest.kind == _CONFIGURATION:
         imported = import_configuration(manifest.raw, registry)
         return [
@@ -275,7 +274,6 @@ def _imported(
 def _of_config_map(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules
 ) -> Iterator[LoadedProfile]:
-    """Yield the profiles in the texts of a ConfigMap."""
     texts = dict(_texts(manifest))
     if not texts:
         raise manifest.error(

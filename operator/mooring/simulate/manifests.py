@@ -168,7 +168,6 @@ def read_text(path: str) -> str:
 
 @contextmanager
 def _opened(path: str) -> Iterator[TextIO]:
-    """Open a file or standard input; raise InputError if that fails."""
     try:
         if path == STDIN:
             if sys.stdin is None:  # a shell can close it
@@ -194,7 +193,6 @@ def _json_object(text: str) -> Any:
 
 
 def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
-    """Yield the objects of a file with one JSON object per line."""
     for number, line in enumerate(lines):
         if not line.strip():
             continue
@@ -248,7 +246,6 @@ def _documents(
 
 
 def _check_yaml(text: str, name: str, limits: Limits) -> None:
-    """Raise InputError if the YAML text exceeds a limit."""
     depth, values = 0, 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.ScalarEvent):
@@ -264,7 +261,6 @@ def _check_yaml(text: str, name: str, limits: Limits) -> None:
 
 
 def _check_json(document: Any, name: str, limits: Limits) -> None:
-    """Raise InputError if the document exceeds a limit."""
     depth, values, level = 0, 0, [document]
     while level:
         nested = [value for value in level if isinstance(value, dict | list)]
@@ -283,7 +279,6 @@ def _check_size(depth: int, values: int, name: str, limits: Limits) -> None:
 
 
 def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
-    """Yield the keys that a mapping has twice."""
     seen = set[int]()
     nodes = [document]
     while nodes:
@@ -341,7 +336,7 @@ for _first in "-+0123456789":  # before those of numbers, because the first that
 
 
 def _constructor_of(kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
-    """Return a function that reads scalars of this kind or raises YAMLError."""
+    """Return a function that converts YAML scalars of `kind` to JSON, or raises YAMLError."""
     construct = _Loader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def checked(loader: Any, node: yaml.ScalarNode) -> Any:

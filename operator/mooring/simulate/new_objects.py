@@ -126,7 +126,6 @@ class Written:
         return replace(manifest, raw=as_read(manifest.raw))
 
     def _named(self, manifest: Manifest) -> Manifest:
-        """Return the object with a name, made from generateName if it has none."""
         metadata = mapping(manifest.raw, "metadata")
         base = text(metadata, "generateName", "metadata")
         if metadata.get("name") or not base:

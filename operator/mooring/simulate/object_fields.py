@@ -35,7 +35,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 
 @cache
 def _types() -> Mapping[str, Mapping[str, str]]:
-    """Return the types of fields, by type of the object (`apps/v1 Deployment`) and field name."""
+    """Return the type of each field, by object type (`apps/v1 Deployment`) and field name."""
     # A type is a key of this table, `str`, `int`, `bool`, or `*` for any value; `[]` around a
     # type is a list, and `{}` a map.
     text = files("mooring.simulate").joinpath("object_fields.json").read_bytes()

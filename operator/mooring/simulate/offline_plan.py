@@ -249,7 +249,6 @@ def _is(wanted: Wanted, namespace: str, name: str) -> bool:
 
 
 def _only(wanted: Wanted, found: dict[str, _Found], names: Sequence[str]) -> _Found:
-    """Return the only pod or group in `found`, or raise InputError."""
     if not found:
         meant = did_you_mean(wanted.name, names) or " among the objects that were read"
         raise InputError(f"there is no {wanted}{meant}")

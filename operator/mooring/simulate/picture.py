@@ -65,7 +65,7 @@ def _largest(comparison: Comparison) -> list[tuple[str, tuple[PoolUse, PoolUse]]
 
 
 def _panel(x: float, y: float, title: str, pairs: _Pairs, top: float | None) -> Iterator[Shape]:
-    """Yield a titled chart with pairs of bars; `top` is its largest value."""
+    """Yield the shapes of a titled chart with pairs of bars; `top` is its largest value."""
     yield DrawnText(x, y, title, 13)
     y += 28
     height = _PANEL_HEIGHT - 28

@@ -211,7 +211,6 @@ def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """Yield the files of the folder that may contain policy tests."""
     for file in folder.rglob("*"):
         if file.suffix in _SUFFIXES and file.is_file():
             try:

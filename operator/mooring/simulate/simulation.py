@@ -225,7 +225,7 @@ class Simulation:
         yield from rejected
 
     def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
-        """Restore the nominations in the statuses of pods."""
+        """Nominate pods to the nodes that their statuses name."""
         for pod in {pod.uid: pod for pod in pods}.values():
             if pod.nominated_node is not None and self.takes(pod):
                 kept = self.cluster.pod_groups.reservation_of(pod)
@@ -234,7 +234,6 @@ class Simulation:
     def _attempt_group(
         self, group: PodGroupState, members: list[Pod], profile: ActiveProfile
     ) -> Iterator[SimulatedAttempt]:
-        """Decide about the pod group, and yield an attempt for each member."""
         pipeline, message = profile.pipeline, group.incomplete
         seed = self._what_if.seed_of(members[0])
         decision = GroupDecision({}, message=message or "")
@@ -263,7 +262,6 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> ExtenderResults | None:
-        """Call the extenders about the members and return their answers."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = ExtenderResults()
@@ -274,7 +272,6 @@ class Simulation:
     def _assume_members(
         self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int], devices: Devices
     ) -> None:
-        """Assume the members on their nodes, run Reserve and allocate their claims."""
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():
@@ -293,7 +290,6 @@ class Simulation:
         seed: int,
         answers: ExtenderResults | None,
     ) -> GroupDecision:
-        """Nominate members if preemption helps the group; add the result to the decision."""
         answer = preempt_for_group(
             group,
             members,
@@ -381,7 +377,6 @@ class Simulation:
             self._state.withdraw(pod.uid)
 
     def _nominate(self, pod: Pod, node: str, victims: Iterable[Pod]) -> None:
-        """Nominate the pod to the node, in place of pods of lower priority."""
         row = self._state.nodes.row_of.get(node)
         for lower in self._state.nominations.below(row, pod.spec.priority):
             self._state.withdraw(lower.uid)
@@ -389,14 +384,12 @@ class Simulation:
 
 
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
-    """Return the latest creation or start time of all pods, in seconds since the epoch."""
-    # It is used in place of the clock: the same input gives the same decisions.
+    # Seconds since the epoch, in place of the clock: the same input gives the same decisions.
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
-    """Return the pod as if it had entered the queue at its creation."""
     entered = pod.created or inf
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 

@@ -36,7 +36,6 @@ def unplayed(
 
 
 def _selects_some(key: str, state: ClusterState) -> bool:
-    """Return whether the budget `key` selects a pod that could be evicted."""
     budget = state.objects.of(Kind.POD_DISRUPTION_BUDGET)[key]
     return budget.selector is not None and any(
         placed.pod.namespace == budget.namespace and budget.selector.matches(placed.pod.labels)
@@ -46,7 +45,7 @@ def _selects_some(key: str, state: ClusterState) -> bool:
 
 
 def _unbound(pod: Pod, state: ClusterState) -> Iterator[str]:
-    """Yield the pod's claims that the volume controller would already have bound."""
+    """Yield the keys of the pod's claims that a volume controller would already have bound."""
     classes = state.objects.of(Kind.STORAGE_CLASS)
     for volume in pod.volumes:
         if isinstance(volume, ClaimVolume):
