@@ -115,7 +115,7 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return bool[rows]: whether PreFilter and the node-only filters accept the node's pod."""
+        """Return for each row whether PreFilter and node-only filters accept a pod of that node."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
         if pre_filtered.restricted_by:
@@ -129,7 +129,7 @@ class _Rows:
         return fits
 
     def _fits_beside_others(self) -> BoolArray:
-        """Return bool[rows]: whether the filters that are not node-only accept the node's pod."""
+        """Return for each row whether all other filters accept a pod of that node."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = np.ones(len(self._rows), np.bool_)
         for plugin in self._pipeline.filters:
@@ -149,7 +149,7 @@ class _Rows:
         return plugin in _REJECT_LESS_WITHOUT_A_POD
 
     def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return `Estimate.gain` as int64[rows], and `Estimate.place` as int64[rows, plugins]."""
+        """Return `Estimate.gain` for each row, and `Estimate.place` as int64[rows, plugins]."""
         search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
         fits = search.feasible(pre_filtered)
         taken = search.rejected_with_nominated(pre_filtered, fits)
@@ -176,7 +176,7 @@ class _Rows:
         return gains, places
 
     def _best_elsewhere(self, totals: IntArray, targets: IntArray) -> IntArray:
-        """Return int64[rows]: the highest total score of another node in `targets`."""
+        """Return for each row the highest total score of a target on another row."""
         best = int(np.argmax(totals))
         found = np.full(len(self._rows), totals[best])
         others = np.delete(totals, best)
@@ -185,7 +185,7 @@ class _Rows:
         return found
 
     def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
-        """Return int64[rows]: by how much node-only scores grow when a pod leaves."""
+        """Return for each row how much node-only scores grow when a pod leaves the node."""
         search, without = self._search, self._without.take(rows)
         pre_scored = search.results.spec.pre_scored
         more = np.zeros(len(rows), np.int64)

@@ -83,7 +83,7 @@ def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
 
 
 def _key(pod: Pod, node: Node, labels: _Labels) -> Hashable:
-    """Return a key that is equal for pods with equal decisions."""
+    """Return a key that pods share if every decision about them would be the same."""
     if pod.volumes or pod.spec.resource_claims or pod.extended_resource_claim is not None:
         return pod.uid
     # Most pods share their labels with others of their template and zone.
@@ -236,7 +236,6 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
 
 
 def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[GainingPod]:
-    """Decide about one pod after the other; return those that gain."""
     candidates = list[GainingPod]()
     for pod in pods:
         if planning.budget.spent:
@@ -260,7 +259,6 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that may gain according to these estimates."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:
@@ -275,7 +273,7 @@ def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]
 
 
 def _spread(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that may gain at least the minimum for Spread."""
+    """Return the pods whose score may grow on another node by at least the minimum gain."""
     least = planning.section.minimum_gain
     errors: dict[tuple[int, ...], int] = {}
     candidates = list[GainingPod]()

@@ -83,7 +83,7 @@ class MakingRoom:
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
     ) -> tuple[Move, ...] | None:
-        """Return the fewest moves after which `needed` members fit into one domain."""
+        """Return the fewest moves after which `needed` of the members fit into one domain."""
         planning, best = self.planning, None
         placements = placements_of(group, planning.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):
@@ -103,7 +103,7 @@ class MakingRoom:
     def _for_members(
         self, members: Sequence[Pod], needed: int, nodes: Collection[str] | None, most: int
     ) -> tuple[Move, ...] | None:
-        """Return moves after which `needed` members fit on `nodes`, or None."""
+        """Return up to `most` moves after which `needed` members fit on `nodes`, or None."""
         planning, moves = self.planning, list[Move]()
         mark, fitting = len(planning), 0
         for pod in sorted(members, key=lambda pod: (-planning.share_of(pod), pod.uid)):

@@ -120,7 +120,7 @@ class Movable:
         return "may take longer than limits.replacementSeconds to terminate" if is_late else None
 
     def _finds_claims_in_use(self, pod: Pod) -> bool:
-        """Return whether the pod's claims block a replacement until the pod has ended."""
+        """Return whether the pod's claims keep a replacement waiting until the pod has ended."""
         alone, objects = {pod.uid}, self.cluster.objects
         names = (f"{pod.namespace}/{entry.claim}" for entry in pod.spec.resource_claims)
         for claim in filter(None, map(objects(Kind.RESOURCE_CLAIM).get, names)):
@@ -134,7 +134,6 @@ class Movable:
         return any("ReadWriteOncePod" in claim.access_modes for claim in found)
 
     def _of_its_owner(self, pod: Pod) -> str | None:
-        """Return why the section or the pod's annotations forbid a move."""
         if not self._pods.matches(pod.labels):
             return "is not selected by pods.podSelector"
         if self._namespaces.requirements:
@@ -146,7 +145,6 @@ class Movable:
         return None
 
     def _of_its_decision(self, pod: Pod) -> str | None:
-        """Return why the pod may not be moved at present."""
         if self.resting and (pod.uid in self.resting or owner_of(pod) in self.resting):
             return "was moved, or could not be, a short time ago"
         if self.now() - pod.created < self.section.pods.minimum_age_seconds:

@@ -82,14 +82,14 @@ class _Packing:
         self.planning.moved.update(move.pod.uid for move in moves)
 
     def _own(self, name: str) -> list[Move]:
-        """Return moves without targets for the node's pods; [] if one may not move."""
+        """Return moves without targets for the node's original pods; [] if a pod may not move."""
         planning = self.planning
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Find targets on other nodes for `own` and for the moves to this node."""
+        """Find targets on other nodes for `own` and for the moves to this node; [] if one fails."""
         planning, leaving = self.planning, list(own)
         planning.back_to(self.mark)
         for move in chain.from_iterable(self.emptied.values()):
@@ -112,7 +112,6 @@ class _Packing:
         return found
 
     def _possible(self, emptied: Mapping[str, Sequence[Move]]) -> bool:
-        """Make these moves in the trial; return whether all were possible."""
         planning, moves = self.planning, chain.from_iterable(emptied.values())
         try:
             return all(planning.why_impossible([move]) is None for move in moves)
@@ -150,7 +149,7 @@ def _step(node: str, moves: Sequence[Move]) -> Step:
 def _emptied(
     planning: Planning, node: _InUse, others: Collection[str], last: Collection[str]
 ) -> list[Move] | None:
-    """Move all pods of the node to `others`, or move none and return None."""
+    """Move all pods of the node to `others` and return the moves, or move none and return None."""
     moves = list[Move]()
     mark = len(planning)
     pods = sorted(node.pods or (), key=lambda pod: (-planning.share_of(pod), pod.uid))
@@ -168,7 +167,7 @@ def _emptied(
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
 ) -> list[Move] | None:
-    """Return the pod's move to `others`, after at most `more` moves that make room."""
+    """Return the pod's move to one of `others`, after at most `more` moves that make room."""
     if more < 0 or planning.budget.spent:
         return None
     before = tuple[Move, ...]()

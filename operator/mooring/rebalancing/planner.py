@@ -106,7 +106,6 @@ def _find_steps(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _make_room(planning: Planning) -> None:
-    """Make room for the waiting pods and groups, the highest priority first."""
     room, groups = MakingRoom(planning), set[GroupKey]()
     for pod in planning.pending:
         if planning.done:
@@ -120,7 +119,7 @@ def _make_room(planning: Planning) -> None:
 
 
 def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
-    """Add a step that makes room; return "", or why there is no step."""
+    """Plan a step that makes room for the pod or group; return why there is none, or ""."""
     room = MakingRoom(planning)
     if isinstance(wanted, GroupKey):
         group = planning.cluster.pod_groups.get(wanted)
@@ -145,7 +144,6 @@ def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
 
 
 def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
-    """Move single pods until no more pods gain."""
     while not planning.done:
         before = len(planning.steps)
         candidates = _candidates(planning, classes)
@@ -155,7 +153,6 @@ def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _candidates(planning: Planning, classes: Sequence[EqualPods]) -> list[GainingPod]:
-    """Return pods of `classes` that may gain."""
     found = list[GainingPod]()
     # The rest of the budget is for the moves.
     least = planning.budget.remaining // _PART_FOR_MOVES
@@ -187,7 +184,7 @@ def in_final_order(planning: Planning) -> list[Step]:
 
 
 def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
-    """Undo the trial, then make these steps again; return those that are possible."""
+    """Undo the trial, then make these steps again; return the steps that are possible."""
     done = list[Step]()
     planning.back_to(0)
     planning.moved.clear()
@@ -237,7 +234,7 @@ def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
 
 
 def _move_groups(planning: Planning) -> None:
-    """Add a step for each group with a member that violates a filter."""
+    """Add a step for each pod group with a member whose node its filters would reject now."""
     for key in sorted(group.key for group in planning.cluster.pod_groups):
         group = planning.cluster.pod_groups.get(key)
         if planning.done:

@@ -163,7 +163,6 @@ class ProfileRebalancing:
                 await parts.scheduler.sleep(_FORMER_SECONDS)
 
     async def _new_plan(self) -> Plan:
-        """Make a plan and publish it."""
         parts, record, section = self.parts, self.record, self.section
         async with parts.planning:
             until = parts.scheduler.clock() + _PATIENCE_SECONDS
@@ -177,7 +176,6 @@ class ProfileRebalancing:
         return plan
 
     async def _carry_out(self, plan: Plan) -> None:
-        """Carry out the plan's steps in mode Apply, and wait for their end."""
         section, record = self.section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
@@ -203,7 +201,7 @@ class ProfileRebalancing:
             self._warn(stopped.why)
 
     async def _take(self, step: Step, begin_by: float) -> None:
-        """Begin the moves of a step; do not wait until they end."""
+        """Begin the moves of a step; do not wait for their end."""
         parts = self.parts
         running = RunningStep(step, self.entry, self.section, parts.scheduler, parts.expected)
         self._steps.append(running)
@@ -217,7 +215,7 @@ class ProfileRebalancing:
             running.is_over = True
 
     async def _begin(self, running: RunningStep, moves: Sequence[Move], begin_by: float) -> None:
-        """Wait until the moves are allowed, write them into the status and begin them."""
+        """Wait until the moves are allowed, write them into the status, and begin them."""
         parts, expected = self.parts, self.parts.expected
         self._check_size(running.step, moves)
         running.check_unchanged(moves)
@@ -240,7 +238,6 @@ class ProfileRebalancing:
                     expected.moves.remove(each)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
-        """Raise PassedOver if the limits never allow so many moves at the same time."""
         limits, count = self._limits, len(moves)
         for name, most, wanted in (
             ("movesAtATime", limits.moves_at_a_time, count),
@@ -257,7 +254,6 @@ class ProfileRebalancing:
                 raise PassedOver(_about(moves, text, otherwise))
 
     async def _until_allowed(self, moves: Sequence[Move]) -> None:
-        """Wait until limits and disruption budgets allow the moves, or raise Stopped."""
         parts, limits = self.parts, self._limits
         until = parts.scheduler.clock() + BUDGET_SECONDS
         while True:
@@ -311,7 +307,6 @@ class ProfileRebalancing:
         return why is None
 
     def _check_going_on(self) -> None:
-        """End finished steps; raise Stopped if the plan or the present step must end."""
         self._settled()
         if stopped := self._stopped or self._steps[-1].why:
             raise stopped
@@ -332,7 +327,6 @@ class ProfileRebalancing:
         return not self._steps
 
     def _end(self, running: RunningStep) -> None:
-        """Remove a finished step, and note why it has not reached its purpose."""
         self._steps.remove(running)
         missed: Why | None = None
         if running.begun:
@@ -345,7 +339,6 @@ class ProfileRebalancing:
         return self.parts.scheduler.profiles.in_force.get(self._name) is self.entry
 
     async def _move(self, under_way: UnderWay, running: RunningStep) -> None:
-        """Evict the pod, wait until its replacement is ready, and record the move's result."""
         parts, record, pod = self.parts, self.record, under_way.move.pod
         try:
             if await self._evict(under_way):
@@ -394,7 +387,6 @@ class ProfileRebalancing:
         return False
 
     def _evicted(self, under_way: UnderWay) -> None:
-        """Record the eviction, and write an Event about the pod."""
         move, step = under_way.move, under_way.step
         under_way.evicted = True
         self.record.evictions.note()
@@ -407,7 +399,6 @@ class ProfileRebalancing:
         self.parts.recorder.record(regarding, "Normal", "Rebalanced", "Rebalancing", note)
 
     async def _until_replaced(self, under_way: UnderWay) -> None:
-        """Wait until the move has ended, and record its result."""
         clock, seconds = self.parts.scheduler.clock, float(self._limits.replacement_seconds)
         pod = under_way.move.pod
         if pod.owner is not None and pod.owner.kind == "StatefulSet":
@@ -441,9 +432,9 @@ class ProfileRebalancing:
         return (Result.MOVED, "") if placed.pod.ready and not placed.assumed else None
 
     def _warn(self, why: Why) -> None:
-        """Record why the plan has stopped, in an Event without names of pods."""
         regarding = ObjectRef(KIND, self._name, uid=self.record.uid, api_version=API_VERSION)
         reason = "RebalancingStopped"
+        # Readers of the Event may not be allowed to see the pods.
         self.parts.recorder.record(regarding, "Warning", reason, "Rebalancing", _for_everybody(why))
         logger.warning("rebalancing for profile %s is stopped: %s", self._name, whole(why))
 

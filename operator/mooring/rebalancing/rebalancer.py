@@ -88,7 +88,7 @@ class Rebalancer:
         )
 
     async def _follow(self) -> NoReturn:
-        """Start work for new versions of profiles, and cancel it for old versions."""
+        """Run a task for each profile with rebalancing; cancel the tasks of older versions."""
         parts = self._parts
         while True:
             in_force = parts.scheduler.profiles.in_force

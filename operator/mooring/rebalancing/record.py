@@ -321,7 +321,6 @@ class Record:
 
 
 def _said(plan: Plan, section: Rebalancing) -> Why:
-    """Return a message for users: how many moves the plan has, or why none."""
     if not plan.steps:
         if plan.spent:
             return f"no move was found; {_left_out(plan)}"
@@ -334,7 +333,6 @@ def _said(plan: Plan, section: Rebalancing) -> Why:
 
 
 def _left_out(plan: Plan) -> str:
-    """Return a message for users about pods that were not examined."""
     why = "the decisions that a plan may cost were spent before all was looked at"
     if plan.examined is not None and 0 < plan.examined < plan.pods:
         looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"

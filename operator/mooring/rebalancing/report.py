@@ -178,7 +178,7 @@ def with_nodes(report: PlanReport, cluster: ClusterView) -> PlanReport:
 
 
 def _requests(coming: Iterable[Pod], leaving: Iterable[Pod]) -> Mapping[str, int]:
-    """Return by how much a node's cpu, memory and number of pods change."""
+    """Return how a node's cpu (millicores), memory (bytes) and number of pods change."""
     total = {CPU: 0, MEMORY: 0, "pods": 0}
     for sign, pods in ((1, coming), (-1, leaving)):
         for pod in pods:

@@ -145,7 +145,7 @@ class RoomSearch:
             return planning.fits_on(pod, room.node)
 
     def _in_the_way(self, pod: Pod) -> list[tuple[Pod, ...]]:
-        """Return sets of pods that may keep the pod out of a domain, small sets first."""
+        """Return sets of pods that may keep the pod out of a topology domain, small sets first."""
         planning, found = self.planning, defaultdict[Hashable, list[Pod]](list)
         for number, name in enumerate(planning.cluster.node_names):
             planning.budget.spend(number % _ROWS_PER_STEP == 0)
@@ -159,7 +159,7 @@ class RoomSearch:
         return sorted(map(tuple, found.values()), key=len)[:_MOST_SETS]
 
     def _ways(self, pod: Pod, other: Pod, node: Node) -> Iterator[Hashable]:
-        """Yield a key for each set of `_in_the_way` that contains `other`."""
+        """Yield a key for each constraint by which `other` may keep `pod` out of a domain."""
         affinity, theirs = pod.spec.affinity, other.spec.affinity
         if affinity.required and all(self._selects(term, other) for term in affinity.required):
             yield "affinity"
@@ -179,7 +179,7 @@ class RoomSearch:
         return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
-        """Return nodes where moves may help, each with the fewest pods that must leave."""
+        """Return names of nodes where moves may help, each with the fewest pods that must leave."""
         planning = self.planning
         try:
             outcome = planning.what_if.decide(pod, planning.pipeline)
@@ -200,10 +200,7 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return for each row how many pods must leave at least, and the missing part of requests.
-
-        The missing part is the sum, over all resources, of what is missing divided by the request.
-        """
+        """Return by row the fewest pods that must leave, and the missing share of requests."""
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))
@@ -212,7 +209,7 @@ class RoomSearch:
             np.maximum.at(largest, columns.rows[at], columns.requests(resource)[at])
             each = np.maximum(largest[rows], 1)
             fewest = np.maximum(fewest, -(-short // each))
-            # as a share of the request
+            # a sum over resources, each as a share of its request
             lacking += short / max(pod.spec.demand.resources[resource], 1)
         return fewest, lacking
 
@@ -234,7 +231,7 @@ class RoomSearch:
         return best
 
     def _sets(self, pod: Pod, node: str, size: int) -> list[tuple[Pod, ...]]:
-        """Return sets of `size` pods that free enough for `pod`, small pods first."""
+        """Return sets of `size` pods of the node that free enough for `pod`, small pods first."""
         by_spec, rows = self._movable_on(node), self.planning.cluster.rows([node])
         short = {name: int(each[0]) for name, each in self._short(pod, rows).items() if each[0]}
         found = list[tuple[Pod, ...]]()
@@ -251,7 +248,6 @@ class RoomSearch:
         return found[:_MOST_SETS]
 
     def _movable_on(self, name: str) -> dict[PodSpec, list[Pod]]:
-        """Return the node's pods that may move, by spec, sorted by uid."""
         planning, by_spec = self.planning, dict[PodSpec, list[Pod]]()
         node = planning.node(name)
         pods = sorted((each.pod for each in planning.cluster.pods_of(name)), key=lambda p: p.uid)
@@ -283,7 +279,7 @@ class RoomSearch:
     def _placed(
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
-        """Return moves for the `leaving` pods and for at most `more` others, or None."""
+        """Return moves for the `leaving` pods, after at most `more` that make room, or None."""
         planning, moves = self.planning, list[Move]()
         within = planning.cluster.node_names if self.within is None else self.within
         for each in sorted(leaving, key=lambda each: -planning.share_of(each.pod)):

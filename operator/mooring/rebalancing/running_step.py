@@ -153,7 +153,6 @@ class RunningStep:
             state.withdraw(place_uid(ref.uid))
 
     def _waiting(self) -> list[tuple[Pod, str]]:
-        """Return the waiting pods of the step, each with its new node."""
         state, step = self.scheduler.state, self.step
         pods = (state.unscheduled.get(ref.uid) for ref in step.fits)
         return [
@@ -173,7 +172,7 @@ class RunningStep:
         )
 
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
-        """Return why the next moves are impossible, useless or not needed any more."""
+        """Return why the next moves are impossible, useless or not needed any more, or None."""
         step = self.step
         # The moves must be possible while other moves are running.
         with trial.undone():
@@ -195,7 +194,6 @@ class RunningStep:
             return self._why_missed(trial)
 
     def _why_no_gain(self, trial: PlanTrial) -> Why | None:
-        """Return why the moved pods no longer gain; None if they do."""
         moves = self.step.moves
         if self.step.goal is Goal.VIOLATIONS:
             gains = any(trial.violation(move.pod) for move in moves)
@@ -207,7 +205,6 @@ class RunningStep:
         return about(why, moves[0].pod)
 
     def _scores_more(self, trial: PlanTrial, move: Move) -> bool:
-        """Return whether the target now scores higher than the source by the minimum gain."""
         with trial.undone():
             trial.remove(move.pod)
             outcome = trial.what_if.decide(trial.anew(move), trial.pipeline)
@@ -220,7 +217,7 @@ class RunningStep:
         return there.total - own.total >= self.section.minimum_gain
 
     def _why_missed(self, trial: PlanTrial) -> Why | None:
-        """Return which part of the step's purpose the trial has not reached."""
+        """Return which part of the step's purpose the trial has not reached, or None."""
         for move in self.step.moves:
             if trial.cluster.evictions.evicting(move.pod):
                 trial.remove(move.pod)
