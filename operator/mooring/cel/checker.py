@@ -201,7 +201,7 @@ class Checker:
         return self._resolved(node, known[name])
 
     def _resolved(self, node: FunctionCall, overloads: Sequence[Overload]) -> Type:
-        """Return a call's type and store its suitable overloads."""
+        """Return the type of a call, and store the names of its suitable overloads in the node."""
         if node.function in {AND, OR}:
             return self._logical(node, overloads[0].name)
         parts = [*([node.target] if node.target is not None else []), *node.args]
@@ -239,7 +239,7 @@ class Checker:
         return ERROR if wrong else BOOL
 
     def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
-        """Return the overload's types of parameters and result, with fresh type parameters."""
+        """Return the types of the overload's parameters and result, with fresh type parameters."""
         if not overload.is_generic:
             return overload.parameters, overload.result
         made = dict[str, Type]()
@@ -260,7 +260,6 @@ class Checker:
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Expression, optional: bool) -> Type:
-        """Return the type of an element; if `optional` is True, the type inside its optional."""
         found = self._check(node)
         if optional:
             found, is_optional = unwrapped(found)
@@ -277,7 +276,6 @@ class Checker:
         return map_of(keys or self._known.new_parameter(), values or self._known.new_parameter())
 
     def _joined(self, before: Type | None, found: Type) -> Type:
-        """Return the more general of two types, or DYN."""
         if before is None:
             return found
         if self._known.assign(before, found):
@@ -317,7 +315,6 @@ class Checker:
 
 
 def _qualified(node: Expression) -> str:
-    """Return the node as a name with dots, for example `google.protobuf`, or ""."""
     match node:
         case Ident():
             return node.name

@@ -297,7 +297,7 @@ def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
 
 
 def _standard_lines(*, mixed: bool) -> Iterator[str]:
-    """Yield each overload's id and signature."""
+    """Yield a line with the id and the signature of each standard overload."""
     for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (
@@ -338,7 +338,7 @@ def _further_lines() -> Iterator[str]:
 
 
 def _parsed(name: str, signature: str) -> tuple[str, Overload]:
-    """Return the name and the overload for a signature."""
+    """Parse a signature; return the name of the function, and the overload."""
     # For example `string.size() int`.
     call, result = _split_result(signature)
     opened = _matching(call)

@@ -110,9 +110,8 @@ def _qualified_name(text: str) -> list[str]:
 
 
 def _without_dash(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return `check` for prefixes, which may end with a dash."""
-
     def checked(text: str) -> list[str]:
+        # A prefix may end with a dash.
         return check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
 
     return checked

@@ -132,7 +132,7 @@ _UNPARSED: Final = "could not parse formatting clause: "
 
 
 def _precision(text: str, at: int) -> tuple[int | None, int]:
-    """Return the precision that may begin at `at`, and the letter's position."""
+    """Return the precision at position `at` (None if absent), and the next letter's position."""
     if text[at] != ".":
         return None, at
     end = at + 1
@@ -229,7 +229,7 @@ def _as_text(value: Value) -> str:
 
 
 def _inner(value: Value, key: bool = False) -> str:
-    """Return the text of a part of a list or map."""
+    """Return the text of an element of a list, or of a key or value of a map."""
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:
         raise FormatError(f"no formatting function for map key of type {type_name(value)}")

@@ -96,7 +96,6 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return an implementation that first checks the types of its arguments."""
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 
@@ -134,7 +133,6 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
 
 
 def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
-    """Return a function that calls the first suitable overload."""
     unguarded = function in _UNGUARDED
     known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36
     choices = [(known[each.name], each.parameters) for each in overloads]
@@ -150,7 +148,6 @@ def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Imple
 
 
 def _fits(wanted: Type, value: Value) -> bool:
-    """Return whether the value has the type."""
     if wanted.kind in {"dyn", "any", "param"}:
         return True
     if wanted.name != type_name(value):

@@ -36,14 +36,13 @@ def _as_integer(value: QuantityValue) -> Value:
 
 
 def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return `value` plus `sign` (1 or -1) times another quantity or number."""
+    # `sign` is 1 or -1.
     if isinstance(other, QuantityValue):
         return value.plus(sign * other.number, other.power, other.is_decimal)
     return value.plus(sign * other, 0, False)
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return `value` plus `sign` (1 or -1) times another quantity or number."""
     made = _changed(sign, value, other)
     # Before Kubernetes 1.37, a decimal itself also changes to the result.
     if value.is_decimal:
@@ -86,7 +85,7 @@ def _compared(accepted: frozenset[int]) -> Callable[[Value, Value], bool]:
 
 
 def _signed(number: int) -> int:
-    """Return the int64 that has the same bits as this uint64."""
+    # The int64 that has the same bits as this uint64.
     return number - 2**64 if number >= 2**63 else number
 
 
@@ -164,8 +163,6 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return a wrapper that first subtracts the work for the longest text argument."""
-
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))
         work.read()

@@ -96,7 +96,6 @@ def _numbers(count: int) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements, and subtract the work of comparing all pairs."""
     work.spend(_PER_PAIR * size_of(items) ** 2)
     return tuple(iterate(items))
 
@@ -137,8 +136,6 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return a wrapper that first subtracts the work of comparing all pairs."""
-
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))
         return function(first, second)
@@ -170,8 +167,6 @@ def _sum(zero: Value) -> Callable[[Value], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[Value], Value]:
-    """Return the function max or min of lists."""
-
     def compute(items: Value) -> Value:
         best: Value = None
         for index, item in enumerate(at_once(items)):

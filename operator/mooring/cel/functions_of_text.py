@@ -52,10 +52,8 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
-    """Return a variant of `search` that finds "" as Kubernetes before 1.37 did."""
-
     def compute(text: str, part: str, offset: int) -> Value:
-        # The text "" was found at any offset, even outside of the searched text.
+        # Before Kubernetes 1.37, "" was found at any offset, even outside of the text.
         return search(text, part, offset) if part else offset
 
     return compute

@@ -194,7 +194,6 @@ class _Planner:
         return self._function(node, args)
 
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
-        """Return the planned call."""
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if (
             overload == "in_list"
@@ -272,7 +271,7 @@ def _read(slot: int) -> Evaluate:
 
 
 def _growing(value: Value) -> Value:
-    """Return the start value of a loop, to which the loop can add."""
+    # The loop may add to the empty list or map with which it starts.
     if is_list(value) and not size_of(value):
         return []
     if type(value) is MapValue and not len(value):
@@ -297,8 +296,6 @@ def _not_iterable(value: Value, variables: int) -> Failure:
 def _run_loop(
     slot: int, variables: int, condition: Evaluate, step: Evaluate, size: int
 ) -> Callable[[Frame, Value], None]:
-    """Return a function that runs a loop over the items of a value."""
-
     # The result is at index `slot` of the frame, and the loop's variables follow.
     def run(values: Frame, over: Value) -> None:
         pairs = over.items() if type(over) is MapValue else enumerate(iterate(over))
@@ -376,8 +373,6 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return a function that evaluates `args` and calls the implementation in `binding`."""
-
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()
         failed: Failure | None = None
@@ -444,7 +439,7 @@ def _made_map(frame: Frame, steps: Sequence[tuple[Evaluate, Evaluate, bool]]) ->
 
 
 def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
-    """Return the elements of a constant list as a set, if possible."""
+    """Return the types and values equal to an item; None if an item cannot be hashed."""
     found = set[tuple[type, Value]]()
     for item in items:
         kind = type(item)

@@ -155,7 +155,7 @@ def _exponent(suffix: str) -> int | None:
 
 
 def _decimal(sign: int, number: int, power: int, binary: bool) -> "QuantityValue":
-    """Return a decimal amount, rounded up to a billionth."""
+    """Return `sign * number * 10**power` as a quantity, rounded up to a billionth."""
     if number:
         if power >= -_NANO:
             number *= 10 ** (power + _NANO)
@@ -254,7 +254,6 @@ def _number(text: str, name: str, capitalized: str) -> "int | Failure":
 
 
 def _wrong_tag(tag: str) -> Failure | None:
-    """Return the mistake in one identifier of a pre-release."""
     if not tag:
         return Failure("Prerelease is empty")
     if _NUMERIC.fullmatch(tag):
@@ -329,7 +328,6 @@ def address_mistake(text: str) -> str:
 
 
 def _why_not_4(text: str) -> str:
-    """Return the mistake in an IPv4 address, or ""."""
     value, digits, fields = 0, 0, 0
     for at, each in enumerate(text):
         if each in "0123456789":
@@ -357,7 +355,6 @@ _GROUP: Final = re.compile(r"[0-9A-Fa-f]*")
 
 
 def _why_not_6(text: str) -> str:
-    """Return the mistake in an IPv6 address."""
     address, percent, zone = text.partition("%")
     if percent and not zone:
         return "zone must be a non-empty string"

@@ -59,7 +59,6 @@ def _variable(node: Expression, message: str) -> str:
 
 
 def _variables(args: Sequence[Expression], count: int, message: str) -> tuple[str, ...]:
-    """Return the names of a loop's variables, which are the first `count` arguments."""
     names = tuple(_variable(each, message) for each in args[:count])
     if len(set(names)) < count:
         raise MacroError(args[1].at, f"duplicate variable name: {names[0]}")
@@ -133,7 +132,6 @@ def _collected(
     step: Expression,
     predicate: Expression | None,
 ) -> Expression:
-    """Return a loop that runs `step` for the items that fulfil `predicate`."""
     if predicate is not None:
         step = FunctionCall(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
     return _loop(at, target, names, start, Literal(at, True), step)
@@ -160,7 +158,7 @@ def _transform_list(at: int, target: Expression, args: Sequence[Expression]) -> 
 def _transform_map(
     entry: bool, at: int, target: Expression, args: Sequence[Expression]
 ) -> Expression:
-    """Return the loop for transformMap, or for transformMapEntry if `entry` is True."""
+    # `entry` is True for transformMapEntry.
     names = _variables(args, 2, "argument must be a simple name")
     inserted = [args[-1]] if entry else [Ident(at, names[0]), args[-1]]
     step = FunctionCall(at, MAP_INSERT, [Ident(at, RESULT), *inserted])

@@ -109,7 +109,7 @@ def _float_quotient(first: float, second: float) -> float:
 
 
 def _quotient(first: int, second: int) -> int:
-    """Return the quotient, rounded towards zero."""
+    # Rounded towards zero, as in Go.
     result = abs(first) // abs(second)
     return result if (first < 0) == (second < 0) else -result
 
@@ -281,7 +281,6 @@ def _bytes_to_text(value: bytes) -> Value:
 
 
 def _of_optional(value: Value) -> Value:
-    """Return an optional with the value; it is absent for 0, "" and other empty values."""
     empty = value is None or (
         type(value) in {Joined, tuple, list, MapValue, str, bytes, bool, int, UInt, float}
         and not (size_of(value) if hasattr(value, "__len__") else value)

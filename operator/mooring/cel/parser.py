@@ -179,7 +179,6 @@ class _Parser:
         raise _SyntaxError(at, f"Syntax error: mismatched input '{text}'{expected}")
 
     def _made(self, node: Expression) -> Expression:
-        """Return the node, unless its tree is too deep or too large."""
         if node.depth > MOST_LEVELS:
             raise _SyntaxError(node.at, f"expression is nested more than {MOST_LEVELS} levels")
         if node.size > MOST_NODES:
@@ -189,7 +188,6 @@ class _Parser:
     def _call(
         self, at: int, function: str, *args: Expression, target: Expression | None = None
     ) -> Expression:
-        """Return a call, or the tree that replaces a macro's call."""
         macro = self._macros.get((function, len(args), target is not None))
         if macro is not None:
             try:
@@ -217,7 +215,7 @@ class _Parser:
         return condition
 
     def _operators(self) -> Expression:
-        """Parse operands with binary operators between them; return the tree."""
+        """Parse operands and the binary operators between them; return the tree."""
         operands, operators = [self._unary()], list[tuple[str, int]]()
         while self._kind() in {"operator", "keyword"} and self._tokens[self._next][1] in _BINARY:
             operators.append(self._take())
@@ -229,7 +227,7 @@ class _Parser:
     def _joined(
         self, level: frozenset[str], operands: list[Expression], operators: list[tuple[str, int]]
     ) -> tuple[list[Expression], list[tuple[str, int]]]:
-        """Replace operators in `level` by calls; return all remaining operands and operators."""
+        """Replace the operators in `level` by calls; return the other operands and operators."""
         left, rest = [operands[0]], list[tuple[str, int]]()
         for (operator, at), operand in zip(operators, operands[1:], strict=True):
             if operator in level:
@@ -240,7 +238,7 @@ class _Parser:
         return left, rest
 
     def _balanced(self, operands: list[Expression], operators: list[tuple[str, int]]) -> Expression:
-        """Return the tree for && and ||, balanced as in cel-go."""
+        """Return the tree of calls of && and ||, balanced as in cel-go."""
         groups, disjunctions = [list[tuple[Expression, int]]()], list[int]()
         for operand, (operator, at) in zip(operands, [*operators, ("||", -1)], strict=True):
             groups[-1].append((operand, at))
@@ -251,7 +249,6 @@ class _Parser:
         return self._tree(OR, [terms, disjunctions])
 
     def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
-        """Return a balanced tree of calls of `function`."""
         terms, offsets = parts
 
         def balanced(low: int, high: int) -> Expression:
@@ -278,7 +275,6 @@ class _Parser:
         return self._call(at, NOT if sign == "!" else NEGATE, inner)
 
     def _member(self, minus: int | None = None) -> Expression:
-        """Parse an operand with its fields, elements and calls."""
         # `minus` is the offset of a minus sign before a number.
         node = self._primary() if minus is None else self._number(minus)
         while True:

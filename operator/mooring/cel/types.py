@@ -208,7 +208,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Return whether `free` can stand for `given`, and whether `free` had a type before."""
+        """Return whether the parameter `free` can be the type `given`, and whether it was bound."""
         if given == free:
             return True, True
         known = self._known.get(free.name)
@@ -231,7 +231,7 @@ class Substitutions:
         self._known[free.name] = given
 
     def _is_absent(self, free: Type, within: Type) -> bool:
-        """Return whether the parameter `free` does not occur in the type `within`."""
+        """Return whether the type parameter `free` does not occur in the type `within`."""
         if free == within:
             return False
         if within.kind == "param":

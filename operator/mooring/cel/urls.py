@@ -116,7 +116,7 @@ def _failure(text: str) -> Callable[[str], Failure]:
 
 
 def _host(authority: str, scheme: str) -> str | Failure:
-    """Return the host with its port, without a user's name."""
+    """Return the host and port in a URL's authority, or why the authority is invalid."""
     _user, at, host = authority.rpartition("@")
     if "[" in host:
         found = _literal(host)
@@ -161,7 +161,6 @@ def _wrong_port(port: str) -> Failure:
 
 
 def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
-    """Return the host with its escapes decoded."""
     # Only non-ASCII characters may be escaped; in an IPv6 zone, any character may.
     wrong = (_NOT_IN_ZONE if in_zone else _NOT_IN_HOST).search(host)
     if wrong is not None:

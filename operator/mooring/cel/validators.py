@@ -67,7 +67,6 @@ def _of_literal(function: str, literal: Literal) -> Iterator[ExpressionMistake]:
 
 
 def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
-    """Yield the first mistake in a call of `format` with literals."""
     text, args = node.target, node.args[0]
     if not (isinstance(text, Literal) and isinstance(args, ListOf) and type(text.value) is str):
         return
@@ -87,7 +86,6 @@ def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
 
 
 def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
-    """Return the first node whose type is not in `kinds`."""
     if (node.type or DYN).kind not in kinds:
         return node
     if not nested or not isinstance(node, ListOf | MapOf):
@@ -106,7 +104,6 @@ def _mixed(node: Expression, expected: Type, found: Type) -> ExpressionMistake:
 
 
 def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
-    """Yield a mistake for the first element whose type differs from that of element 0."""
     types = [_type(each, index in node.optional) for index, each in enumerate(node.elements)]
     for each, found in zip(node.elements, types, strict=True):
         if found != types[0]:
@@ -115,7 +112,6 @@ def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
 
 
 def _of_map(node: MapOf) -> Iterator[ExpressionMistake]:
-    """Yield a mistake for each key or value whose type differs from that of entry 0."""
     types = [(_type(key, False), _type(value, opt)) for key, value, opt in node.entries]
     for (key, value, _opt), (key_type, value_type) in zip(node.entries, types, strict=True):
         if key_type != types[0][0]:

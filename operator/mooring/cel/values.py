@@ -170,7 +170,6 @@ work: Final = WorkBudget()
 
 
 def _key(key: Value) -> Any:
-    """Return a dict key for a key of a CEL map."""
     kind = type(key)
     if kind is str:
         return key
@@ -228,7 +227,7 @@ class MapValue:
         return (self._entries.get(key) if type(key) is str else self._of_number(key)) is not None
 
     def _of_number(self, key: Value) -> "tuple[Value, Value] | None":
-        """Return the entry of a key that is no text."""
+        """Return the key and the value of the entry for a key that is not a string."""
         if not self._entries:
             return None
         found = self._entries.get(_key(key))
