@@ -59,7 +59,6 @@ class DecisionFile:
         return lines
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        """Write whole lines; log a new error, or that lines are lost."""
         trouble, done = "", 0
         try:
             while done < len(lines):
@@ -76,7 +75,7 @@ class DecisionFile:
             self._trouble = trouble
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
-        """Write as many of the first lines as fit; return their number."""
+        """Write as many of the first lines as the file may hold; return their number."""
         with self.path.open("ab+") as file:
             before = size = file.tell()
             number = 0

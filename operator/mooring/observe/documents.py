@@ -51,7 +51,7 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 @cache  # as many entries as there are classes
 def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
-    """Return a reader of the fields, their names, and the names of optional fields."""
+    """Return a reader of a dataclass's fields, their names, and the names of optional fields."""
     every = fields(kind)
     names = [name_of(each.name) for each in every]
     optional = [name_of(each.name) for each in every if each.default is None]
@@ -61,7 +61,7 @@ def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], 
 
 
 def _whole_value_of(value: Any) -> Any:
-    """Return the JSON for a value that orjson cannot write."""
+    """Return a JSON value in place of an object that orjson cannot write."""
     # The cells of tables come first, because there are many, and without reading their fields.
     if type(value) is Rejection:
         reasons = value.reasons
@@ -80,7 +80,6 @@ def _whole_value_of(value: Any) -> Any:
 
 
 def _value_of(sees: _Sees, value: Any) -> Any:
-    """Return the JSON for a value; hide pods for which `sees` is False."""
     if isinstance(value, PodRef) and not sees(value):
         return HIDDEN
     if isinstance(value, TextAboutPods) and not all(map(sees, value.pods)):
@@ -96,7 +95,7 @@ def name_of(field: str) -> str:
 
 
 def _replaced(value: Any, value_of: Callable[[Any], Any]) -> Any:
-    """Return the document as dicts and lists."""
+    """Return a document as dicts and lists; `value_of` converts each object of another class."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

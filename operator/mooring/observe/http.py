@@ -254,7 +254,6 @@ class Endpoints:
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Return the handler's answer, if the user may get the path."""
         path = request.path
         always = path in self._always_allowed or path.startswith(self._always_allowed_below)
         always |= self.page is not None and self.page.is_public(path)
@@ -300,7 +299,6 @@ class Endpoints:
         return user
 
     async def _answered(self, review: Awaitable[_Answer]) -> _Answer:
-        """Return the review's result; log a ReviewError and raise HTTPServiceUnavailable for it."""
         try:
             answer = await review
         except ReviewError as error:
@@ -350,13 +348,6 @@ class Endpoints:
         return json_answer(shown)
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        """Return recent decisions, as selected by the query of the request.
-
-        - ?pod=NAMESPACE/NAME: the decisions about this pod, and its path.
-        - ?podgroup=NAMESPACE/NAME: the pod groups with this name.
-        - ?namespace=NAMESPACE: the latest decisions about pods of the namespace; about all pods
-          without it; with ?summary=true short records of at most ?limit=N pods.
-        """
         if (group := request.query.get("podgroup")) is not None:
             return await self._show_pod_groups(request, group)
         pod, namespace = request.query.get("pod"), request.query.get("namespace", "")
@@ -382,7 +373,6 @@ class Endpoints:
         return json_answer(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
-        """Return short records of at most `limit` pods."""
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self.decisions.summaries(namespace, int(limit))
@@ -395,7 +385,6 @@ class Endpoints:
         return json_answer(page)
 
     async def _show_pending(self, request: web.Request) -> web.Response:
-        """Return the pending pods by state, cause and owner."""
         namespace = request.query.get("namespace", "")
         if namespace:
             await self._require(request, pod_read(namespace))
@@ -421,7 +410,6 @@ class Endpoints:
         return json_answer(await viewer.shown({"profiles": self.rebalancing()}))
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
-        """Send the cache as lines of JSON in slices, to one client at a time."""
         await self._require(request, pod_read())
         if self._dumping:
             text = "another client is reading the cache: try again when it has read it\n"
@@ -440,7 +428,6 @@ class Endpoints:
         return response
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
-        """Send the records, `_SLICE` at a time; wait for the client in between."""
         lines = (orjson.dumps(record) + b"\n" for record in self.cache_dump())
         while True:
             slices = TimeSlices(0.0, rest=REST)
@@ -456,7 +443,6 @@ async def _answer(handler: _Handler, request: web.Request) -> web.StreamResponse
 
 @web.middleware
 async def _unless_gone(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Return the handler's answer; an empty answer if the client has left."""
     try:
         return await handler(request)
     # Without this, aiohttp would log a traceback for a browser that loads another page.
@@ -506,7 +492,6 @@ class _Listener:
 
 
 def _listening(address: str, port: int) -> socket.socket:
-    """Return a socket that listens on the IP address and port."""
     parsed = ip_address(address)
     is_every = parsed.is_unspecified and socket.has_dualstack_ipv6()
     found = socket.socket(socket.AF_INET6 if parsed.version == 6 or is_every else socket.AF_INET)

@@ -113,7 +113,6 @@ def _object_name(reference: Mapping[str, Any]) -> str:
 
 
 def _plain(value: object) -> str:
-    """Return a single word unchanged, and any other value in quotes."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, skipkeys=True)
     if isinstance(value, str) and (not text or not text.isprintable() or set(text) & set(' "=')):
         return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -203,7 +203,6 @@ class NotedStep(NamedTuple):
 
 
 def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
-    """Return the decision without its pod as a JSON list, for `_unpacked`."""
     scores = decision.scores
     return dumps(
         [
@@ -225,7 +224,7 @@ def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
 
 
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
-    """Return the decision's fields, and the sizes of its shortened tables."""
+    """Return the fields of a decision from `_packed`, and the sizes of its shortened tables."""
     fields = orjson.loads(packed)
     profile, generation, kubernetes, *fields = fields
     node, nominated, victims, scores, rejections, message, truncated = fields
@@ -306,7 +305,6 @@ def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: 
 
 
 def _plain(value: Any) -> Any:
-    """Return the value for JSON: a text, an integer or a list."""
     if type(value) in (str, int):
         return value
     return [*map(_plain, value)] if isinstance(value, list | tuple) else str(value)
@@ -552,7 +550,6 @@ class DecisionLog:
         return (_summary(path, wall) for path in chosen)
 
     def _newest(self, namespace: str, *, decided: bool = False) -> Iterator[_Path]:
-        """Yield the paths of the namespace's pods, the last changed path first."""
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
         # Thousands of paths may be left out, so that this does little for each.
@@ -580,7 +577,6 @@ class DecisionLog:
         return self._find(uid) if uid is not None else None
 
     def _begin(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
-        """Begin the path of a pod; drop an ended path of the same name."""
         earlier = self._names.latest(pod)
         if earlier is not None and earlier in self._ended:
             self._drop(earlier)
@@ -596,7 +592,6 @@ class DecisionLog:
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None = None,
     ) -> None:
-        """Add the step to the pod's path; if it equals the last step, only count it."""
         path = self._live.get(uid)
         ends = step in _ENDS or (step is RecordedStep.PREEMPTED and uid in self._ended)
         if path is None:
@@ -645,7 +640,6 @@ class DecisionLog:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Make the pod's path live again, and return it."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -672,7 +666,6 @@ class DecisionLog:
         return dumps(line)
 
     def _attach(self, path: _Path, packed: bytes) -> None:
-        """Store the decision with the last step, and limit the decisions."""
         path.attempts += 1
         self._release(path.decisions[-1])
         path.decisions[-1] = self._text(packed)
@@ -682,7 +675,7 @@ class DecisionLog:
             path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
-        """Return the shared text of a decision, and count one more pod."""
+        """Return the stored text that equal decisions share, and count one more pod."""
         text = self._texts.get(value)
         if text is None:
             value = memoryview(value).tobytes()  # a copy, as in `_line`
@@ -692,7 +685,6 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """Remove one pod from a shared decision; drop a decision without pods."""
         if text is not None:
             text.users -= 1
             if not text.users:
@@ -700,7 +692,6 @@ class DecisionLog:
                 self.bytes -= _TEXT_BYTES + len(text.value)
 
     def _shrink(self) -> None:
-        """Drop the oldest parts of a full log."""
         # No pause and few steps: a caller may be in the middle of a change. Later steps drop the
         # rest.
         for _ in range(_MOST_DROPPED):

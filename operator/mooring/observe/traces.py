@@ -205,7 +205,6 @@ class Traces:
         self._told = False
 
     async def _make_spans(self) -> None:
-        """Make spans of waiting steps, until there are enough spans for a batch."""
         offset = self.wall() - self.clock()
         slices = TimeSlices(_SLICE_SECONDS, clock=self.clock)
         while self._waiting and len(self._finished.spans) < _BATCH:
@@ -252,8 +251,6 @@ class Traces:
 
 
 def _session() -> Session:
-    """Return a session that raises for redirections."""
-
     def check(response: Response, *_: Any, **__: Any) -> None:
         # The exporter would count a redirection as success.
         if 300 <= response.status_code < 400:
@@ -367,7 +364,6 @@ class _PodSpans:
         cause: str = "",
         nominated: NotedStep | None = None,
     ) -> None:
-        """Make the span of an attempt that has ended."""
         attributes: _Attributes = {
             **_pod_attributes(ended),
             "mooring.attempt.number": begun.attempts,
@@ -400,7 +396,6 @@ class _PodSpans:
         span.end(_nanoseconds(ended.time + offset))
 
     def _root(self, ended: NotedStep, offset: float) -> None:
-        """Make the root span of a pod."""
         began, times = ended.time, ended.times
         attributes: _Attributes = {
             **_pod_attributes(ended),
@@ -434,7 +429,6 @@ def _pod_attributes(noted: NotedStep) -> dict[str, str]:
 
 
 def _root_context(uid: str) -> SpanContext:
-    """Return the identifiers of the pod's trace and root span."""
     try:
         trace = UUID(uid).int
     except ValueError:  # the uid of a static pod is a hash of another length
