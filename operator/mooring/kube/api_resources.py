@@ -103,7 +103,7 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
 def _verb(method: str, name: str | None, *, watch: bool) -> str:
-    """Return the RBAC verb of an HTTP method (k8s.io/apiserver requestinfo.go)."""
+    # As in requestinfo.go of k8s.io/apiserver.
     if method == "GET":
         return "watch" if watch else "list" if name is None else "get"
     if method == "DELETE" and name is None:

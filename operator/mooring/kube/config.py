@@ -124,7 +124,7 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 
 
 def _malformed() -> tuple[type[Exception], ...]:
-    """Return the errors that kubernetes_asyncio raises for missing or invalid files."""
+    """Return the errors that kubernetes_asyncio raises for missing or invalid kubeconfigs."""
     from aiohttp import ClientError  # noqa: PLC0415 - slow, and files alone do not need it
     from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
 
@@ -273,7 +273,7 @@ class _Kubeconfig:
 
 
 def _without_entries(problem: str) -> str:
-    """Return kubernetes_asyncio's message without quoted entries: they may contain tokens."""
+    # Quoted entries may contain tokens.
     before, _, entries = problem.partition("/{")
     return before + entries.rpartition("}")[2]
 
@@ -376,7 +376,7 @@ class _Followed:
         return value
 
     def _follow(self) -> None:
-        """Load the source's files into the TLS context if they have changed."""
+        """Load the certificate files into the TLS context if they have changed."""
         now = self._source.configuration
         paths = (now.ssl_ca_cert, now.cert_file, now.key_file)
         with self._mistakes():

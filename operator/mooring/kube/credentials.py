@@ -82,7 +82,7 @@ class Credentials:
         return self._headers is not refused
 
     async def _login(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
-        """Call `obtain` and store its header; concurrent callers share one call."""
+        # Concurrent callers share one call.
         task = self._logins.get(obtain)
         if task is None:
             task = self._logins[obtain] = asyncio.create_task(self._refresh(obtain))

@@ -247,7 +247,6 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Close connections unused for KEEPALIVE_SECONDS; schedule the next call if any remain."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:
@@ -257,7 +256,6 @@ class Exchange:
             self._tidying = self.loop.call_at(due, self._drop_idle)
 
     def _kept(self) -> _Wire | None:
-        """Return the idle connection that was used last, and close expired ones."""
         while self._idle:
             wire = self._idle.pop()
             if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:
@@ -283,7 +281,6 @@ class Exchange:
         return [*dict.fromkeys(str(address[0]) for *_, address in found)]
 
     async def _connected_to_one(self, addresses: list[str]) -> _Wire:
-        """Connect to the first address that accepts."""
         until = self.loop.time() + CONNECT_SECONDS
         *others, last = addresses
         for number, address in enumerate(others):

@@ -180,7 +180,6 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Return the seconds until the lease must be read again."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause
@@ -196,7 +195,7 @@ class LeaderElector:
             held = await self._renew()
 
     async def _renew(self) -> bool:
-        """Renew the lease; return False if this replica has lost it."""
+        """Renew the lease, with retries until the deadline; return False if it is lost."""
         deadline = self._renewed_at + self.renew_deadline
         # The process has stalled past the deadline: a new deadline begins.
         if self.clock() >= deadline:
@@ -229,7 +228,6 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew the lease without reading it first; return whether this worked."""
         if not self.is_leader:
             return False
         try:
@@ -260,7 +258,6 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
-        """Write the lease for this replica, or create it; extend `leadership`."""
         old = lease.get("spec") or {}
         now = micro_time(self.now())
         spec = {
@@ -289,7 +286,6 @@ class LeaderElector:
         self._leadership.extend(sent_at + self.renew_deadline)
 
     async def _release(self) -> bool:
-        """Release the lease; return whether this replica has released it."""
         try:
             while not await self._release_as_read():
                 if self.holder != self.identity:
@@ -300,7 +296,6 @@ class LeaderElector:
         return True
 
     async def _release_as_read(self) -> bool:
-        """Try once to release the lease; return whether this worked."""
         lease = await self.client.get(LEASE, self.name, self.namespace)
         self._observe(lease)
         if self.holder != self.identity:
@@ -335,7 +330,6 @@ class LeaderElector:
 
 
 def _annotated(metadata: dict[str, Any], published: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata with its annotations SERVER and CERTIFICATE replaced by `published`."""
     old = metadata.get("annotations") or {}
     kept = {name: text for name, text in old.items() if name not in _PUBLISHED}
     annotations = {**kept, **published}

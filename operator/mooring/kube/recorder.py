@@ -230,7 +230,6 @@ class EventRecorder:
         return self.gives_way()
 
     async def _write(self, series: _Series) -> None:
-        """Create the Event, or patch its series."""
         count = series.count
         if count > 1:
             series.body["series"] = {"count": count, "lastObservedTime": micro_time(series.last)}
@@ -272,7 +271,7 @@ def _memory(key: _Key, _series: _Series) -> int:
 
 
 def _cut(note: str) -> str:
-    """Return the note, cut to the API's limit as in kube-scheduler's schedule_one.go."""
+    # As truncateMessage in kube-scheduler's schedule_one.go.
     encoded = note.encode()
     if len(encoded) <= NOTE_LIMIT:
         return note

@@ -176,8 +176,8 @@ class Reflector:
         await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
-        """Log the error, except repetitions and the usual end of a watch."""
         text = explain(error)
+        # The usual end of a watch is not logged.
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:
             logger.warning("%s: %s", self.resource, text)
@@ -205,7 +205,6 @@ class Reflector:
         self._version = version
 
     async def _watch(self) -> None:
-        """Give the events of one watch to the sink."""
         started, accepted = self.clock(), False
         self._initial = await self._begin_list() if self._version is None else None
         idle = True

@@ -127,7 +127,6 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """Return the cached answer, or else the answer of `review`."""
         known = cache.get(key)
         if known is not None:
             return known[0]

@@ -168,7 +168,7 @@ class StatusWriter(Generic[_Key]):
 
     @asynccontextmanager
     async def _alone(self, key: _Key) -> AsyncIterator[None]:
-        """Wait for a write of the object's status; allow no other write until the context ends."""
+        """Wait for a running write of the object's status; allow no other in this context."""
         # Otherwise the older of two writes might arrive last.
         await self.written(key)
         ended = self._writing[key] = asyncio.Event()
@@ -228,7 +228,6 @@ class ProfileSectionWriter(StatusWriter[str]):
 
 
 def _digest(status: Mapping[str, Any]) -> bytes:
-    """Return a digest of the status without its times."""
     conditions = [
         {name: value for name, value in condition.items() if name != "lastTransitionTime"}
         for condition in status.get("conditions", ())

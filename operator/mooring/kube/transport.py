@@ -216,7 +216,6 @@ class Transport:
         return await send(request, {**request.headers, **credentials})
 
     async def _ask(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """Return the whole answer to a request over a kept connection."""
         target = request.path
         if request.params:
             target = f"{target}?{urlencode(request.params)}"
@@ -248,7 +247,7 @@ class Transport:
     async def _open(
         self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Return the response, with its body only for a status of 300 or more."""
+        """Return the response; its body is read only if the status is 300 or more."""
         with self._transport_errors(request):
             async with asyncio.timeout(self._timeout):
                 response = await self._session.request(
@@ -267,7 +266,6 @@ class Transport:
 
     @contextmanager
     def _transport_errors(self, request: _Request) -> Iterator[None]:
-        """Raise UnreachableError or UnansweredError in place of aiohttp's exceptions."""
         try:
             yield
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

@@ -113,7 +113,6 @@ class PodWriter:
         return False
 
     async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
-        """Return the pod of this uid; retry until the server answers."""
         backoff = Backoff(self._random)
         while True:
             try:
@@ -191,7 +190,6 @@ class PodWriter:
     async def _has_removed(
         self, removing: Awaitable[object], namespace: str, name: str, uid: str
     ) -> bool:
-        """Return whether the request `removing` removed the pod."""
         try:
             await removing
         except NotFoundError:
@@ -307,8 +305,7 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Return the profile's resourceVersion from the answer to an empty patch."""
-        # This needs no right to read profiles.
+        # An empty patch needs no right to read profiles.
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)
@@ -335,7 +332,6 @@ async def _patch_status(
     version: str = "",
     wanted: Callable[[], bool] | None = None,
 ) -> str:
-    """Patch the status and return the object's new resourceVersion."""
     built_in = resource.group == "" or resource.group.endswith(".k8s.io")
     built_in &= resource != SIGS_POD_GROUP  # whose group is not Kubernetes' own
     # For a custom resource, the server compares the version, not the uid (status_strategy.go of
