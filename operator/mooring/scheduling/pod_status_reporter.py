@@ -312,8 +312,7 @@ class PodStatusReporter:
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version
-            # The write failed.
-            if not version:
+            if not version:  # the write failed
                 del self._nominating[uid]
 
 
