@@ -238,7 +238,7 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether the change of a Node may let `pod` fit, because a topology domain changes."""
+    """Return whether a Node's change may let `pod` fit because of the node's topology labels."""
     terms = _terms(pod.spec)
     if before is None and terms.required is None:
         return True

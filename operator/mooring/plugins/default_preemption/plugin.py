@@ -364,7 +364,7 @@ class DefaultPreemption:
 
 
 def _few_enough(victims: list[Victim]) -> list[Victim]:
-    """Return all single pods and the smallest groups; leave out groups beyond a number of pods."""
+    """Return all single pods, and the smallest groups that one dry run can still remove."""
     left = _MOST_IN_DRY_RUN - sum(not isinstance(victim, WholeGroup) for victim in victims)
     chosen = list[Victim]()
     for victim in sorted(victims, key=lambda victim: len(pods_of(victim))):
@@ -386,7 +386,7 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield the nodes of `ranked` to try: all if they have few victims, otherwise some of them."""
+    """Yield the nodes of `ranked` to try: all nodes, or some if they have too many victims."""
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
     if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
         yield from ranked.tolist()

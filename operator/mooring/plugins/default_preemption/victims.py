@@ -22,9 +22,10 @@ PRIORITY_OFFSET: Final = 2**31
 
 
 class WholeGroup:
-    """The members on all nodes of a group that is only disrupted as a whole.
+    """A group that is only evicted as a whole.
 
-    `members` has each member with its node's row, except members that are being evicted.
+    `members` has its members on all nodes, each with its node's row, without those that are
+    already being evicted.
     """
 
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:

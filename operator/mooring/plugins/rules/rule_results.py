@@ -70,7 +70,7 @@ class Results:
 class Ranks:
     """The values of many nodes, as ranks among the few distinct values.
 
-    `ranks` (int64[nodes]) is 0 for an error, else 1 for the lowest of `numbers`.
+    `ranks` (int64[nodes]) is 0 for an error, 1 for the lowest of `numbers`, 2 for the next one.
     """
 
     ranks: IntArray

@@ -43,7 +43,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """A column of texts, `table[codes]`; the code -1 is the last item of `table`.
+    """A text for each node: `table[code]`, where the code -1 stands for the last item.
 
     `code_of`, if it is fast, returns the code of a text, or -2 if no node has this text.
     """
