@@ -232,7 +232,7 @@ def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, An
 
 
 def _unused_points(roles: Mapping[str, set[bool]], catalog: Catalog) -> dict[str, Any]:
-    """Disable the scoring of plugins that only filter (`roles` has only False), and the reverse."""
+    """Return sets that disable the score points of plugins that only filter, and the reverse."""
     unused = dict[str, Any]()
     for plugin, scores in roles.items():
         points = catalog.points(plugin) or frozenset()

@@ -158,8 +158,8 @@ class SelectedLabels:
 class PodCount:
     """The number of selected pods on the node, or in its domain if `key` is a node's label.
 
-    Without `namespaces`, these are pods of the pod's own namespace, or of the namespaces that
-    `namespace_labels` selects.
+    The pods are in `namespaces`, or in the namespaces that `namespace_labels` selects. If both are
+    None, they are in the namespace of the pod to be scheduled.
     """
 
     key: str | None
