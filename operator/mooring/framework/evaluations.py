@@ -184,7 +184,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why evaluations exceed a limit, and the total cost up to each of the others."""
+        """Return why evaluations exceed a limit, and the total cost up to each that does not."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),

@@ -126,8 +126,8 @@ class NodeInfo:
     def pods(self) -> Iterable[Pod]:
         """The pods on the node, assumed pods included.
 
-        A node-only plugin runs again only if their requests, host ports, labels, affinity, volumes
-        or termination change. It must not read other fields.
+        A plugin with `depends_on_node_only` must read only their requests, host ports, labels,
+        affinity, volumes and termination. It does not run again if other fields change.
         """
         placed = self._columns.cluster.pods_on(self._columns.rows[self.index])
         return [state.pod for state in placed]

@@ -34,7 +34,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupAssignments:
-    """A placement in which a group fits; `rows` has the node's row of each member, by uid.
+    """A placement in which a group fits; `rows` has the row of each member's node, by uid.
 
     `scheduled` is the number of members that already had nodes.
     """

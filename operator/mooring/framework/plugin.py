@@ -60,7 +60,7 @@ __all__ = [
 class Normalize(Enum):
     """Says how the scores of the feasible nodes become 0-100 (DefaultNormalizeScore).
 
-    NONE leaves them unchanged. MAX makes the highest score 100. REVERSED makes it 0.
+    NONE leaves them unchanged. MAX makes the highest score 100. REVERSED makes the highest score 0.
     """
 
     NONE = "none"

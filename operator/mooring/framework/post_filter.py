@@ -179,8 +179,8 @@ class PodGroupPostFilterState:
     `place(pods)` returns each member's row by uid, as if these pods had left their nodes; None if a
     member does not fit then. The total cost of these searches is limited: `is_last` returns whether
     the next search may be the last one. `place_by_requests` is like `place`, but much quicker: it
-    compares only requests, so other filters may still reject its nodes. It is None if `place`
-    compares only requests, too.
+    compares only requests, so other filters may still reject the nodes that it returns. It is None
+    if `place` compares only requests, too.
     """
 
     group: PodGroupState
