@@ -92,7 +92,7 @@ class FakeApi:
         annotations: The annotations for each pod's Binding, by the pod's namespace/name.
         failure: An error that every write raises, or None.
         writes: The writes given to `later`, until `write_all` runs them.
-        lost: The parts that the next updates lose, one for each update.
+        lost: How the next calls of `update` fail, one item for each call.
         recorded: The pod's key, the reason and the note of each Event that `record` got.
     """
 
