@@ -65,7 +65,8 @@ def _engine(replica: "Replica") -> Engine | None:
         return None
     # Not asked of one whose attempt pauses: to look notes what devices are known.
     is_paused = scheduler.engine.scheduler.turn.holder is not None
-    return scheduler.engine if is_paused or scheduler.is_current() else None
+    with replica.looked_into():
+        return scheduler.engine if is_paused or scheduler.is_current() else None
 
 
 def a_replica_leads(world: "World") -> str | None:

@@ -16,8 +16,9 @@ import pytest
 from simulation.__main__ import MEET_ALL, concluded, failures, report, scenario_of
 from simulation.coverage import POSSIBLE, Coverage, Pair
 from simulation.regressions import Regression, regressions
-from simulation.scenario import Scenario
-from simulation.world import run
+from simulation.scenario import Scenario, Step
+from simulation.state_invariants import engines
+from simulation.world import World, run
 
 TESTS = Path(__file__).parents[1]
 SALTED = (3, 18, 28, 41, 57, 157)
@@ -61,9 +62,29 @@ def test_a_seed_gives_the_same_history_in_every_process() -> None:
 
 
 def test_a_history_is_the_same_whether_its_situations_are_asked_for_or_not() -> None:
-    """In this seed reading the clock takes time, and counting situations reads it."""
+    """To count situations is to look into the replicas, which note then which devices they know."""
     scenario = scenario_of(9721)
     assert run(scenario).trace == run(scenario, coverage=Coverage()).trace
+
+
+def test_to_look_into_a_replica_whose_watches_are_broken_takes_no_time() -> None:
+    steps = (
+        Step(0.0, "faults", "weather", {"latency": 0.001, "lag": 0.001, "looking": 0.0005}),
+        Step(0.0, "profiles", "create", {"spec": 0}),
+        Step(5.0, "faults", "restart server", {"seconds": 2.0}),
+    )
+    world, looks = World(Scenario(1, 10.0, ("a",), steps)), list[tuple[int, float]]()
+
+    def look() -> None:
+        before = world.timeline.now
+        current = len(list(engines(world)))
+        looks.append((current, world.timeline.now - before))
+
+    world.after(4.0, look)
+    world.after(6.0, look)
+    world.run()
+    world.close()
+    assert looks == [(1, 0.0), (0, 0.0)]
 
 
 def test_many_seeds_that_meet_all_situations_and_break_nothing_end_well() -> None:

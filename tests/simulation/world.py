@@ -160,7 +160,7 @@ class World:
         """The uids of such pods whose eviction was sent for a pod that preempts them."""
         self.removals = Removals()
         self._progress = Progress()
-        # Always: to look into a replica reads its clock, and in some worlds that takes time.
+        # Always: a replica that is looked into notes which devices are known.
         self.coverage = coverage if coverage is not None else Coverage()
         self.network.goes_wrong = self.coverage.note_request
         self._changed_at = 0.0
