@@ -98,7 +98,7 @@ def _without_secrets(field: str, value: str | None) -> str | None:
 
 
 def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
-    """Yield the path and the value of each field of a profile that is compared."""
+    """Yield the path and the value of each compared field of a profile."""
     spec = loaded.profile.spec
     yield "match.schedulerNames", _COMMA.join(loaded.profile.scheduler_names)
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -122,7 +122,7 @@ class _Question:
 
 
 def _question(what: str, given: str | None, leader: Leader) -> _Question:
-    """Return the question about what `what` names; `given` is the option --namespace."""
+    """Return the question about a named pod, pod group or workload; `given` is --namespace."""
     first, slash, second = what.partition("/")
     named = type_and_name(what)
     is_group = first in POD_GROUP_WORDS and bool(slash)

@@ -326,7 +326,7 @@ async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterat
 def _published_replica(
     connection: Connection, leader: Leader, published: dict[str, str]
 ) -> LeadingReplica:
-    """Return the replica at the URL that the Lease publishes, if this is a URL of this machine."""
+    """Return the replica at the URL in the Lease; raise InputError if that is another machine."""
     given = published.get(SERVER, "")
     if not _PLAIN_URL.fullmatch(given):  # it is printed, and may be copied into a shell
         raise InputError(f"the annotation {SERVER} of the Lease is no URL: {given[:100]!r}")
@@ -373,7 +373,7 @@ def _is_loopback(host: str) -> bool:
 async def _replica_in_a_pod(
     connection: Connection, leader: Leader
 ) -> AsyncIterator[LeadingReplica]:
-    """Yield a replica with a local URL that is forwarded to the leading pod."""
+    """Yield a replica whose local URL is forwarded to the leading pod."""
     tls = leader.tls(connection, in_forward=True)
     name = leader.tls_server_name or "localhost"
     replica = LeadingReplica("", name, "the leading replica", tls)

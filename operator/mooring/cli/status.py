@@ -121,7 +121,7 @@ def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leader(leader: Leader, lease: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return the leader's name and times, and why no replica leads or an empty text."""
+    """Return the leader's name and times, and a text that says why no replica leads."""
     name = f"{leader.lease_namespace}/{leader.lease_name}"
     if lease is None:
         return None, (
