@@ -223,7 +223,6 @@ class Controllers:
                 yield _on_node(_pod(name, raw, template), node.name)
 
     def _job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the missing pods of those that run when the Job begins."""
         spec = mapping(raw, "spec")
         template = _template(spec)
         policy = text(mapping(template, "spec"), "restartPolicy", "spec.template.spec")
@@ -388,7 +387,7 @@ def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
 
 
 def _on_node(pod: Raw, node: str) -> Raw:
-    """Return the pod with required node affinity to this node (daemonset_util.go)."""
+    # As in daemonset_util.go.
     affinity = dict(mapping(pod["spec"], "affinity", "spec"))
     node_affinity = dict(mapping(affinity, "nodeAffinity", "spec.affinity"))
     field = {"key": "metadata.name", "operator": "In", "values": [node]}

@@ -17,7 +17,7 @@ def offline_handle(state: ClusterState) -> Handle:
 
 
 class OfflineApi:
-    """The `mooring.framework.handle.Api` of a simulation, which ends before a plugin may write.
+    """The `mooring.framework.handle.Api` for plugins in a simulation, which writes nothing.
 
     Every call raises PluginError, except `later` and `annotate` without annotations; plugins may
     call these two during a decision.
