@@ -83,7 +83,7 @@ class MakingRoom:
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
     ) -> tuple[Move, ...] | None:
-        """Return the fewest moves after which `needed` of the members fit into one domain."""
+        """Return the fewest moves after which `needed` members fit into one topology domain."""
         planning, best = self.planning, None
         placements = placements_of(group, planning.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):

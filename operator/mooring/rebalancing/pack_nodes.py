@@ -82,14 +82,14 @@ class _Packing:
         self.planning.moved.update(move.pod.uid for move in moves)
 
     def _own(self, name: str) -> list[Move]:
-        """Return moves without targets for the node's original pods; [] if a pod may not move."""
         planning = self.planning
+        # Pods that came in this plan have a move in `emptied` already.
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Find targets on other nodes for `own` and for the moves to this node; [] if one fails."""
+        """Find targets for `own` and for the moves to the node `name`; [] if a pod fits nowhere."""
         planning, leaving = self.planning, list(own)
         planning.back_to(self.mark)
         for move in chain.from_iterable(self.emptied.values()):

@@ -44,7 +44,7 @@ class Step:
             emptied.
         fits: The pending pods that fit afterwards and did not fit before.
         nodes: The node for each pod in `fits`.
-        emptied: The nodes that have no pods afterwards except pods that belong to the node.
+        emptied: The nodes that then have only static pods and pods of DaemonSets.
         group: The key of the pod group that is moved as a whole; empty if no group is.
     """
 

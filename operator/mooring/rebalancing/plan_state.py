@@ -21,8 +21,8 @@ class Planning(PlanTrial):
     pending: Sequence[Pod] = field(default=(), kw_only=True)
     """The unschedulable pods of the profile, sorted by falling priority."""
     position: int = field(default=0, kw_only=True)
-    """The position in the order of pods at which the last plan ended; after planning, at which this
-    plan ended."""
+    """The position in the order of pods where the last plan ended; after planning, where this plan
+    ended."""
     steps: list[Step] = field(default_factory=list, init=False)
     moved: set[Uid] = field(default_factory=set, init=False)
     """The uids of the pods that the plan moves; no pod moves twice."""
