@@ -439,7 +439,7 @@ def _made_map(frame: Frame, steps: Sequence[tuple[Evaluate, Evaluate, bool]]) ->
 
 
 def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
-    """Return the types and values equal to an item; None if an item cannot be hashed."""
+    """Return all pairs of type and value that equal an item; None if one cannot be hashed."""
     found = set[tuple[type, Value]]()
     for item in items:
         kind = type(item)

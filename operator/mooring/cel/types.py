@@ -208,7 +208,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Return whether the parameter `free` can be the type `given`, and whether it was bound."""
+        """Return whether `free` can be the type `given`, and whether `free` was bound before."""
         if given == free:
             return True, True
         known = self._known.get(free.name)

@@ -107,7 +107,7 @@ LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 class WorkBudget(threading.local):
     """The work that an evaluation may still do; a node of the tree is one unit of work.
 
-    kube-scheduler limits a cost instead, to a million, which is less work than MOST_WORK.
+    kube-scheduler limits CEL's cost to a million instead; that allows less work than MOST_WORK.
     kube-apiserver rejects a selector with a higher estimated cost.
     """
 
@@ -185,7 +185,7 @@ def _key(key: Value) -> Any:
 class MapValue:
     """A map of CEL; `default` is the value of all missing keys, unless it is None.
 
-    Only code that makes the map changes it, for example a loop (`is_building`); other code makes a
+    Code that builds the map, for example a loop (`is_building`), may change it. Other code makes a
     changed copy.
     """
 
@@ -227,7 +227,7 @@ class MapValue:
         return (self._entries.get(key) if type(key) is str else self._of_number(key)) is not None
 
     def _of_number(self, key: Value) -> "tuple[Value, Value] | None":
-        """Return the key and the value of the entry for a key that is not a string."""
+        """Return the entry (key and value) for a key that is not a string."""
         if not self._entries:
             return None
         found = self._entries.get(_key(key))
