@@ -95,7 +95,7 @@ def name_of(field: str) -> str:
 
 
 def _replaced(value: Any, value_of: Callable[[Any], Any]) -> Any:
-    """Return a document as dicts and lists; `value_of` converts each object of another class."""
+    """Return a document as dicts and lists; `value_of` converts all other objects."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

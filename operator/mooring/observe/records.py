@@ -675,7 +675,7 @@ class DecisionLog:
             path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
-        """Return the stored text that equal decisions share, and count one more pod."""
+        """Return the stored text of a decision, shared by equal decisions; count one more pod."""
         text = self._texts.get(value)
         if text is None:
             value = memoryview(value).tobytes()  # a copy, as in `_line`

@@ -194,7 +194,7 @@ class Traces:
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
 
     async def _round(self) -> None:
-        """Send the spans of all waiting steps, until the endpoint rejects a batch."""
+        """Send the spans of all waiting steps; stop if the endpoint rejects a batch."""
         while self._waiting:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
