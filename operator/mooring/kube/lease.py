@@ -89,7 +89,7 @@ class Leadership:
 class LeaderElector:
     """Takes, renews and releases the lease for one replica; each replica has its own `identity`.
 
-    `client` should have no other users and no client limit, so that renewals never wait. The
+    `client` should have no other users and no rate limit, so that renewals never wait. The
     elector keeps `leadership` up to date. Durations are in seconds, with kube-scheduler's
     `leaderElection` defaults.
     """

@@ -34,7 +34,7 @@ class TokenBucket:
             await self.sleep(wait)
 
     def _take(self) -> float:
-        """Take one token; return the seconds until it may be used."""
+        """Take a token; return the seconds until the token may be used."""
         now = self.clock()
         refill = (now - self._filled_at) * self.qps
         self._tokens = min(self.burst, self._tokens + refill) - 1
