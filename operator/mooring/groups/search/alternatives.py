@@ -63,11 +63,11 @@ def _alternatives(spec: ClaimSpec) -> int:
 def _placed(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray, steps: int
 ) -> Assignment:
-    """Place the members after `steps` steps; each makes one claim prefer its next alternative."""
     specs = dict[tuple[str, int], ClaimSpec]()
     with search.searched.cluster.trial() as trial:
         for number, claim in enumerate(claims):
             pause()
+            # Each step moves one claim to its next alternative.
             key = claim.spec.asked, (steps + number) // len(claims)
             if key not in specs:
                 specs[key] = _preferring(claim.spec, key[1])

@@ -65,7 +65,7 @@ class MemberClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedClass:
-    """A class of members that can be placed by counting, at this moment of the trial.
+    """A class of members that can be placed by counting, in the present state of the trial.
 
     `needs` are the requests of one member. `eligible` (bool[rows]) is True for nodes where a member
     may run if enough is free.
@@ -194,7 +194,7 @@ class CountingSearch:
             fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: MemberClass) -> CountedClass:
-        """Return an approximate CountedClass: of other pods, it considers only the requests."""
+        """Return a CountedClass that ignores everything about other pods but their requests."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
@@ -369,7 +369,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node stays best with a member on it; None if no second fits."""
+        """Return whether the best node stays best with a member on it; None if no more fit."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))

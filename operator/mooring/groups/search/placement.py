@@ -207,7 +207,7 @@ class GroupSearch(CountingSearch):
                 yield row
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return int64[rows]: the sum of free amounts, each in millionths of all nodes' amount."""
+        """Return int64[rows]: a node's free amounts, summed in millionths of all nodes' amounts."""
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:

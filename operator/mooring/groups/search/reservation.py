@@ -251,7 +251,7 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Return the rows for the members that the group's minimums need, by the members' uids."""
+        """Return nodes (rows) for the members that the group's minimums need, by their uids."""
         needed, others = group.needed_of(pods)
         searched = SearchedMembers(
             needed,
@@ -325,7 +325,7 @@ class GroupReservation:
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
     def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
-        """Yield sets of rows, each twice as large as the last; the most free cpu comes first."""
+        """Yield sets of rows, each twice as large as the last; much free cpu comes first."""
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         ordered, most = rows[np.argsort(-free, kind="stable")][:limit], members
