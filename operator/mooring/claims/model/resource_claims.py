@@ -335,7 +335,7 @@ def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
 
 
 def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
-    """Return what is readable of a malformed claim's allocation; `known` is the earlier one."""
+    """Return what is readable of a malformed claim's allocation; `known` is its former value."""
     status = raw.get("status")
     if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):
         return None

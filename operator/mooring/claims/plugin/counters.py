@@ -15,7 +15,7 @@ _Sets = dict[str, dict[str, int]]
 
 
 class Counters:
-    """The counters that a node's pools have left while a search tries devices.
+    """The unused counters of a node's pools while a search tries devices.
 
     Args:
         in_use: Returns whether a device is allocated, even in part.

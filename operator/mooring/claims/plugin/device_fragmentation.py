@@ -134,7 +134,7 @@ class DeviceFragmentation:
     def _lost(
         self, nodes: Sequence[_Place], waiting: Sequence[ResourceClaim], kinds: _Kinds
     ) -> IntArray:
-        """Return int64[nodes, kinds]: the places lost if `waiting` get devices; see `_lost_by`."""
+        """Return int64[nodes, kinds]: the room that a kind of claims loses; see `_lost_by`."""
         own = kind_of(waiting)
         key = own, tuple(kind for kind, _ in kinds)
         known = self._known.pop(key, None) or {}
