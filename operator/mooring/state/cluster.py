@@ -313,7 +313,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the pod's node before the change, if the new version `pod` changes its usage."""
+        """Return the pod's former node, if the new version `pod` changes what is used there."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None

@@ -28,8 +28,8 @@ from mooring.state.view import NodeView, NodeViewWithNominated, NodeViewWithoutP
 class ClusterView:
     """A read-only view of the live state.
 
-    Results are live data, unless a method says that it copies. The state changes during a decision
-    only by the decision's own trials. A plugin must not keep live data after its call.
+    Methods return live data, unless they say that they copy. A plugin must not keep live data after
+    its call. During a decision, only the decision's own trials change the state.
     """
 
     def __init__(self, state: ClusterState) -> None:

@@ -242,8 +242,8 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 class Interned(Generic[_Value]):
     """A column with few distinct values in many rows: `values[codes[row]]` is the row's value.
 
-    `codes` is int32. A code that no row has any more is used again; until then, `values` has
-    `first` at its index.
+    `codes` is int32. A code that no row has any more is given to a later value. Until then,
+    `values[code]` is `first`.
     """
 
     __slots__ = ("_free", "_holders", "_index", "codes", "values")

@@ -126,8 +126,8 @@ class LabelColumn(Domains):
 class LabelColumns:
     """The label columns of a node table.
 
-    A column is made when its key is first read, and freed when no node has the key any more. A
-    freed column that a count still uses is filled when a node gets the key again.
+    A column is made when its key is first read, and freed when no node has the key any more. If a
+    count still uses the freed column, the column is filled when a node gets the key again.
     """
 
     def __init__(self, columns: Columns) -> None:

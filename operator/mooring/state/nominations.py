@@ -176,7 +176,7 @@ class Nominations:
             pause()
 
     def _count(self, pod: Pod, number: int, sign: int) -> None:
-        """Add the pod's quota, times `sign`, to what nominated pods need of the Queue `number`."""
+        """Add the pod's quota, times `sign`, to what nominated pods use of the Queue `number`."""
         if number == NO_QUEUE:
             return
         key = number, pod.spec.priority

@@ -20,10 +20,10 @@ _NOT_STARTED = np.inf
 
 
 class PodColumns:
-    """One value per slot in each column; a free slot has -1 in `rows`. Only ClusterState writes.
+    """Columns with a value for each placed or nominated pod; a slot is a pod's index in them.
 
-    Requests are int64 in the units of the node table. `started` is float64 seconds since the epoch,
-    and infinity for a pod that has not started. `PlacedPod.slot` is a placed pod's slot.
+    Only ClusterState writes. A free slot has -1 in `rows`. Requests are int64 in the units of the
+    node table. `started` is float64 seconds since the epoch; infinity if the pod has not started.
     """
 
     def __init__(self, placed: PodTable) -> None:

@@ -27,7 +27,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class NodeView:
-    """Some rows of the node table as arrays; each array has one item per row, as `rows` does.
+    """Some rows of the node table as arrays; the items of each array are in the order of `rows`.
 
     Resource amounts are int64: cpu in millicores, memory and storage in bytes, others as counts.
     The full view also has rows without a node; there `present` is False.

@@ -35,7 +35,7 @@ class DomainCounts:
 
     @property
     def by_code(self) -> CountArray:
-        """Return int32[codes + 1]: the number of pods in each domain, by code of `domains.values`.
+        """int32[codes + 1]: the number of pods in each domain, by the domain's code.
 
         The last item is 0, for nodes without the label.
         """
