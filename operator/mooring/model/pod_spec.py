@@ -313,7 +313,7 @@ def _parsing(key: bytes) -> PodSpec:
 def _demands(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, resources: PodContainers
 ) -> tuple[Demand, Mapping[str, Demand] | None]:
-    """Return the demand by the newest version's rules, and by version if versions differ."""
+    """Return the demand in the newest Kubernetes version, and by version if versions differ."""
     pause()
     assigned = status is not None
     demand = pod_demand(spec, status, assigned=assigned, parsed=resources)

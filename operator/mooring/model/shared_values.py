@@ -50,7 +50,8 @@ class FrozenDict(dict[str, str]):
 class Sharing(Generic[_Key, _Value]):
     """Keeps recently used values, by the key from which each value was made.
 
-    `most_bytes` limits all entries. `size` returns the estimated bytes of a key and its value.
+    All entries together have at most `most_bytes`. `size` returns the estimated bytes of a key and
+    its value.
     """
 
     def __init__(self, most_bytes: int, size: Callable[[_Key], int]) -> None:
