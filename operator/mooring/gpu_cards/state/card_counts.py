@@ -210,7 +210,7 @@ class Cards:
     def typical(self) -> Mapping[CardDemand, int]:
         """The most frequent classes of requests, each with its number of pods.
 
-        There are none before `follow` or `publish`. Reading this property may be slow, because it
+        It is empty before the first `follow` or `publish`. Reading this property may be slow: it
         first counts the cards of all nodes that are not counted yet.
         """
         while self._uncounted:
