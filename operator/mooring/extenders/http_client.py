@@ -108,7 +108,7 @@ class ExtenderClient:
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
-        """Adapt the number of calls allowed at a time; let waiting calls begin."""
+        """Adapt how many calls may run at a time, and let waiting calls begin."""
         self._answers += result == "success"
         # The extender may be able to serve only one call at a time.
         if result == "timeout" and self._bound > 1:
