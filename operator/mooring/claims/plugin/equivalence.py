@@ -604,7 +604,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return a number. Nodes with one number differ for searches only in attribute values."""
+        """Return a number for all that searches read of the node, except attribute values."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()

@@ -297,7 +297,7 @@ def _by_fit(
 
 
 def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
-    """Try all combinations. Return `Packing.members` or None, and whether all were tried."""
+    """Try all combinations. Return `Packing.members` or None, and whether the search ended."""
     eligible = np.stack([item.eligible for item in items])
     rows = np.flatnonzero(eligible.any(axis=0))
     if len(rows) > _MOST_EXACT_ROWS:

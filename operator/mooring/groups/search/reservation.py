@@ -325,7 +325,7 @@ class GroupReservation:
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
     def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
-        """Yield sets of rows, each twice as large as the last; much free cpu comes first."""
+        """Yield growing sets of rows; the first set has the nodes with the most free cpu."""
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         ordered, most = rows[np.argsort(-free, kind="stable")][:limit], members
