@@ -550,6 +550,17 @@ def test_a_node_that_came_and_went_hides_no_other_change() -> None:
     assert asked.by_class([BOTH]).fits.tolist() == [True, False, True]
 
 
+def test_claims_that_waited_while_a_node_was_replaced_see_the_new_node() -> None:
+    asked = InCluster(fleet_of(3))
+    by_numa = claim("c", [request("r", exactly("gpu", 1, f'device.attributes["{GPU}"].numa == 1'))])
+    assert asked.by_class([by_numa]).fits.all()
+    asked.delete(Kind.NODE, node("n2"))
+    assert asked.by_class([ONE]).fits.all()
+    asked.put(Kind.NODE, node("without-devices"))
+    assert asked.by_class([ONE]).fits.tolist() == [True, True, False]
+    assert asked.by_class([by_numa]).fits.tolist() == [True, True, False]
+
+
 def test_nodes_of_single_devices_are_alike_and_so_are_those_that_a_rule_taints() -> None:
     names = [f"n{index}" for index in range(6)]
     slices = [

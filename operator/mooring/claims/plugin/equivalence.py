@@ -336,7 +336,10 @@ class EquivalentNodes:
         self._outdated: set[int] = set()
         """Rows whose signature may have changed, until `_take_rows` computes them."""
         self.versions: IntArray = np.zeros(0, np.int64)
-        """For each row, a count that grows when its signature or attribute values may change."""
+        """For each row, a new serial number when its signature or attribute values may change.
+
+        No number comes again, so that classes do not take a node for another that had its row.
+        """
         self.signatures: IntArray = np.zeros(0, np.int64)
         self._forget()
 
@@ -356,7 +359,7 @@ class EquivalentNodes:
         """Node classes by the attributes that claims read, and results by the claims' requests."""
         self._cached = 0
         self._outdated.update(range(len(self._rows)))
-        self.versions += 1
+        self.versions[:] = next(_serials)
 
     @property
     def bytes(self) -> int:
@@ -570,7 +573,7 @@ class EquivalentNodes:
                 self._put(row, self._nodes[row])
                 self._outdated.discard(row)
                 self.signatures[row] = self._signature(self._rows[row])
-                self.versions[row] += 1
+                self.versions[row] = next(_serials)
                 self.spend(_UNITS_PER_POOLS)
         while self._outdated:
             row = self._outdated.pop()
@@ -578,7 +581,7 @@ class EquivalentNodes:
                 signature = self._signature(self._rows[row])
                 if signature != self.signatures[row]:
                     self.signatures[row] = signature
-                    self.versions[row] += 1
+                    self.versions[row] = next(_serials)
                 self.spend(_UNITS_PER_SIGNATURE)
 
     def _put(self, row: int, node: Node | None) -> None:
