@@ -40,7 +40,7 @@ from mooring.framework.plugin_failures import (
     place_of,
     text_of,
 )
-from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.registry import SHIPPED_WITH, NoArgs, Registry
 from mooring.groups.model.pod_group import GroupFormat
 from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.policy.extender import Extender, in_call_order
@@ -107,7 +107,11 @@ class Pipeline:
     always_check_all_filters: bool
     """Whether filters also run on nodes that an earlier filter has rejected."""
     plugins_of_node_only: frozenset[str]
-    """The names of the plugins with `depends_on_node_only = True`, whose results are cached."""
+    """The names of the plugins with `depends_on_node_only = True`.
+
+    A third-party plugin that runs at Reserve or Permit is left out, because it may read the whole
+    pod there.
+    """
     device_reading: Mapping[str, DeviceReadingPlugin]
     """The plugins whose results may also depend on devices and their classes, by name."""
     keyed_filters: Mapping[str, KeyedFilterPlugin]
@@ -193,7 +197,7 @@ def build_pipeline(
         post_bind=at(Point.POST_BIND),
         preemption=profile.spec.preemption,
         always_check_all_filters=profile.spec.always_check_all_filters,
-        plugins_of_node_only=frozenset(n for n, p in built.items() if p.depends_on_node_only),
+        plugins_of_node_only=_plugins_of_node_only(effective, built, registry),
         device_reading=_with_method(built.values(), "devices_version"),
         keyed_filters=_keyed(at(Point.FILTER), "filter_key"),
         keyed_scores=_keyed(at(Point.SCORE), "score_key"),
@@ -239,6 +243,14 @@ def _built_plugins(
     if mistakes:
         raise ProfileInvalid(mistakes) from causes[0]
     return built
+
+
+def _plugins_of_node_only(
+    effective: ResolvedProfile, built: Mapping[str, Any], registry: Registry
+) -> frozenset[str]:
+    late = (*effective.plugins[Point.RESERVE], *effective.plugins[Point.PERMIT])
+    third_party = {use.name for use in late if registry.distribution(use.name) != SHIPPED_WITH}
+    return frozenset(n for n, p in built.items() if p.depends_on_node_only) - third_party
 
 
 def _plugins_at(

@@ -96,9 +96,21 @@ class OfTheSiteByNode(Undeclared):
     name: ClassVar[str] = "OfTheSiteByNode"
 
 
+class OfTheSiteAtPermit:
+    """A plugin of another distribution that is node-only, since it has no filter or score."""
+
+    name: ClassVar[str] = "OfTheSiteAtPermit"
+    depends_on_node_only: ClassVar[bool] = True
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
+
+    def permit(self, _pod: Pod, _node: str) -> Unschedulable:
+        return Unschedulable("not approved")
+
+
 ANNOUNCED = {
     each.name: EntryPoint(each.name, f"{__name__}:{each.__name__}", ENTRY_POINT_GROUP)
-    for each in (OfTheSite, OfTheSiteByNode)
+    for each in (OfTheSite, OfTheSiteByNode, OfTheSiteAtPermit)
 }
 REGISTRY = Registry((*SHIPPED, Undeclared, Broken, Evicting), ANNOUNCED)
 
@@ -108,8 +120,14 @@ BIGGER = ClusterEvent(
 A_SERVICE = ClusterEvent(Kind.SERVICE, Action.ADD, None, service("front", {"app": "web"}))
 
 
-FILTERS = [{"name": name} for name in ("Undeclared", "Broken", *ANNOUNCED)]
-PIPELINE = pipeline(registry=REGISTRY, plugins={"filter": {"enabled": FILTERS}})
+FILTERS = ("Undeclared", "Broken", "OfTheSite", "OfTheSiteByNode")
+PIPELINE = pipeline(
+    registry=REGISTRY,
+    plugins={
+        "filter": {"enabled": [{"name": name} for name in FILTERS]},
+        "permit": {"enabled": [{"name": "OfTheSiteAtPermit"}]},
+    },
+)
 
 
 @pytest.fixture
@@ -176,8 +194,9 @@ def test_a_pod_that_an_extender_has_rejected_has_another_signature_once_it_is_re
 def test_a_pod_that_a_plugin_of_the_site_has_rejected_shares_its_signature_with_no_other(
     queueing_hint: QueueingHints,
 ) -> None:
-    one, other = (rejected("NodeResourcesFit", "OfTheSite", name=name) for name in ("a", "b"))
-    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+    for plugin in ("OfTheSite", "OfTheSiteAtPermit"):
+        one, other = (rejected("NodeResourcesFit", plugin, name=name) for name in ("a", "b"))
+        assert queueing_hint.signature(one) != queueing_hint.signature(other)
     alike = [
         rejected("InterPodAffinity", "OfTheSiteByNode", name=name, labels={"app": "web"})
         for name in ("a", "b")
