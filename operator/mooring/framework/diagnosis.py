@@ -98,7 +98,7 @@ class Diagnosis:
         """Return the rejections by node name, from at most `most` nodes per plugin.
 
         If several plugins rejected a node, the rejection names the first plugin and has the reasons
-        of all of them.
+        of all these plugins.
         """
         rejections: dict[str, Rejection] = {}
         for group in self.rejected:

@@ -117,7 +117,7 @@ class Evaluations:
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
         """Return why the evaluation exceeds the profile's limit; None if it may run.
 
-        The answer changes only with the version of the node set, so that cached results stay right.
+        The answer stays the same until `node_set_version` changes.
         """
         if self._judged_at != node_set_version:
             self._excess, self._up_to = self._judged()
@@ -162,8 +162,8 @@ class Evaluations:
     def pause(self, doing: str) -> None:
         """Let other tasks run if it is time for that; call this before long work.
 
-        Raises AttemptTooLongError, which says what the plugin was `doing`, if the attempt's budget
-        is used up.
+        Raises AttemptTooLongError if the attempt's budget is used up. `doing` names the work in the
+        message of this error.
         """
         if self._left <= 0:
             raise AttemptTooLongError(

@@ -26,18 +26,15 @@ class Api(Protocol):
     """The writes that plugins may make, from `reserve` on. A failed write raises an exception."""
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Bind the pod to the node through the Binding subresource.
+        """Bind the pod to the node through the Binding subresource; call this in `bind`.
 
-        A plugin calls this in `bind`. Mooring waits for the API server's answer even if this call
-        is cancelled. Raises PluginError, and sends nothing, if the pod is not at Bind for this
-        node.
+        Raises PluginError, and sends nothing, if the pod is not at Bind for this node.
         """
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Add these annotations to the Binding, which gives the pod node and annotations at once.
+        """Add these annotations to the pod when it is bound; call this in `pre_bind`.
 
-        A plugin calls this in `pre_bind`. An empty mapping removes all earlier annotations of the
-        attempt. The annotations are forgotten when the attempt ends.
+        An empty mapping removes all annotations that plugins have added in this attempt.
         """
 
     def unix_nanoseconds(self) -> int:
@@ -79,26 +76,24 @@ class Api(Protocol):
         *,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """Apply a merge patch to this version of the object, and return the new object.
+        """Apply a merge patch that has `metadata.resourceVersion`, and return the new object.
 
-        `resource` is `resourceclaims`; the patch has `metadata.resourceVersion`. Raises
-        ReadAgainError if the object has changed since, or if it is unknown whether the patch was
-        applied.
+        `resource` is `resourceclaims`. Raises ReadAgainError if the object has another version, or
+        if it is unknown whether the patch was applied.
         """
 
     def alone(self, key: str) -> AbstractAsyncContextManager[object]:
         """Return an async context that only one caller at a time can enter for the same key.
 
-        If a caller is cancelled during `update`, the next caller enters after the API server's
-        answer. Without an answer within 30 s, the write may still be carried out later, unless the
-        object changes before.
+        If a caller is cancelled during `update`, the next caller waits until the API server has
+        answered, for at most 30 s.
         """
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call `write` soon in a separate task; log an exception that it raises.
 
-        Use it in `post_filter` and `unreserve`, for writes that no caller waits for. After the
-        scheduler has stopped, and in a trial, `write` is not called.
+        Use this in `post_filter` and `unreserve`, which cannot wait for a write. In a trial, or
+        after the scheduler has stopped, `write` is not called.
         """
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
@@ -144,8 +139,8 @@ class VolumeAssumeCache(Protocol):
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
         """Return the counts of GPU cards in this format; call this in a plugin's constructor.
 
-        The counts exist as long as the plugin keeps the result. With `demand`, they also say which
-        requests are typical of the cluster.
+        The counts are kept up to date as long as the plugin keeps the result. With `demand`, the
+        result also says which requests are typical of the cluster.
         """
 
 
@@ -160,7 +155,7 @@ class DeviceMetrics:
         status: str,
         seconds: float,
     ) -> None:
-        """Count a wait of PreBind for the binding of devices, which took `seconds`.
+        """Count one wait of PreBind for the binding of devices, which took `seconds`.
 
         `drivers` has the driver of each allocated device, and `waited` the driver of each device
         with binding conditions. `status` is success, failure, timeout or error.

@@ -126,8 +126,8 @@ class NodeInfo:
     def pods(self) -> Iterable[Pod]:
         """The pods on the node, assumed pods included.
 
-        A plugin with `depends_on_node_only` must read only their requests, host ports, labels,
-        affinity, volumes and termination. It does not run again if other fields change.
+        A plugin with `depends_on_node_only` may read the requests, host ports, labels, affinity,
+        volumes and termination of these pods. It does not run again if other fields change.
         """
         placed = self._columns.cluster.pods_on(self._columns.rows[self.index])
         return [state.pod for state in placed]
@@ -139,12 +139,12 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
     The class has one or both of these methods:
 
     - `filter(pod, node)` returns None if the pod fits, else the reason: a text or `Unschedulable`.
-      `Unschedulable` also says whether evicting pods could help. A text means that it could, but
-      not if the plugin sets `depends_on_node_object_only`.
+      `Unschedulable` also says whether evicting pods could help. After a text, evicting pods could
+      help, but not if the plugin sets `depends_on_node_object_only`.
     - `score(pod, node)` returns an int, 0-100 unless `normalize` says otherwise.
 
-    The class needs no `explain`, `normalize` (the default is `Normalize.NONE`) or `__init__`.
-    Raises TypeError if it has neither method.
+    The class needs no `explain` and no `__init__`. The default of `normalize` is `Normalize.NONE`.
+    Raises TypeError if the class has neither method.
     """
     points = points_of(plugin)
     by_point = {Point.FILTER: _FilterPerNode, Point.SCORE: _ScorePerNode}

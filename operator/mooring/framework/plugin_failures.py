@@ -138,8 +138,8 @@ class PluginFailures:
     def error(self, blamed: Blamed, error: BaseException) -> PluginFailed:
         """Record an exception that a plugin raised; return the exception to raise instead.
 
-        A traceback is logged unless it is a PluginError. An ObjectError is not recorded.
-        KeyboardInterrupt and PluginFailed are raised again.
+        The log has a traceback unless the exception is a PluginError. An ObjectError is not
+        recorded. KeyboardInterrupt and PluginFailed are raised again.
         """
         if isinstance(error, KeyboardInterrupt | PluginFailed):
             # Another plugin, which this plugin called, has raised PluginFailed: it is recorded

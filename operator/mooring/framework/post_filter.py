@@ -35,15 +35,13 @@ class DryRun(Protocol):
     def resource_requests(self) -> Mapping[str, int] | None:
         """The amounts that must be free on a node; None if free amounts alone do not decide.
 
-        Filters of ports, affinity and volumes also depend on the node's pods. If no such filter
-        runs, no trial is needed: the pod fits if these amounts and a pod slot are free after
-        evictions.
+        If they decide, the pod fits where these amounts and a pod slot are free.
         """
 
     def depends_on_requests_only(self) -> bool:
-        """Return whether the pod's filters depend on other pods only through requests.
+        """Return whether other pods affect the pod's filters only by their resource requests.
 
-        A rejection by `pre_filter` does not matter if evicting pods could help.
+        Returns False if `pre_filter` of a plugin rejects the pod and evicting pods could not help.
         """
 
     def trial(self) -> AbstractContextManager[Trial]:
@@ -53,7 +51,7 @@ class DryRun(Protocol):
         """Return why the node rejects the pod, counting nominated pods; () if the pod fits."""
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return where the pod fits if the pods in `without` leave: a dict from its uid to the row.
+        """Return {uid: row} for the pod and a node where it fits if the pods in `without` leave.
 
         Returns None if the pod fits nowhere.
         """

@@ -50,8 +50,7 @@ _ONE: Final = np.uint64(1)
 def shortened(text: str, most: int = 253) -> str:
     """Return the text, or its beginning and "..." if it is longer than `most` characters.
 
-    Use it for texts of users in a reason, which may have at most 1,024 characters. The default is
-    the length of the longest object name.
+    Use this for texts of users in a reason. The default is the length of the longest object name.
     """
     return text if len(text) <= most else f"{text[: most - 3]}..."
 

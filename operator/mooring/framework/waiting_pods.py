@@ -47,8 +47,8 @@ class WaitingPods:
     ) -> None:
         """Add a pod that waits until all plugins in `pending` allow it.
 
-        `pending` has the plugins' deadlines. When the wait ends, `decided(rejection, plugin)` is
-        called; the rejection is None if the pod was allowed.
+        `pending` has the deadline of each plugin. When the wait ends, `decided(rejection, plugin)`
+        is called; the rejection is None if the pod was allowed.
         """
         self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
 

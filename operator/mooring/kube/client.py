@@ -80,11 +80,7 @@ class ApiClient(Transport):
         return frozenset(names)
 
     async def server_version(self) -> str:
-        """Return the server's version, such as 1.37.
-
-        If the server emulates an older version during an upgrade in two steps, return the older
-        version.
-        """
+        """Return the version of the server, or the older version that it emulates, such as 1.37."""
         path = "/version"
         answer = await self._json("GET", path)
         parts = [answer.get(f"emulation{part}") or answer.get(part.lower()) for part in _PARTS]
@@ -108,7 +104,7 @@ class ApiClient(Transport):
     ) -> AsyncGenerator[Listing, None]:
         """Yield the objects page by page, all pages at one resourceVersion.
 
-        A page has at most `limit` objects, or all if it is None. `selectors` has `fieldSelector`
+        With `limit` None, one page has all objects. `selectors` may have the keys `fieldSelector`
         and `labelSelector`. Raises GoneError if the resourceVersion expires before the last page.
         """
         path = resource.path(namespace)
@@ -151,11 +147,11 @@ class ApiClient(Transport):
                             on_page(page.items)
                         items += page.items
                         version = page.version
-            # The pages took too long: all objects are read again in one page.
             except GoneError:
                 if not version:
                     raise
-                limit = None  # the pages took longer than the server keeps a version
+                # The pages took longer than the server keeps a version: read one page instead.
+                limit = None
             else:
                 return Listing(items, version)
 
@@ -184,7 +180,7 @@ class ApiClient(Transport):
     ) -> dict[str, Any]:
         """Patch the object and return it; for APPLY, `params` has `fieldManager` and `force`.
 
-        Raises NotWantedError if `wanted` returns False; then nothing is sent.
+        Raises NotWantedError, and sends nothing, if `wanted` returns False.
         """
         path = resource.path(namespace, name, subresource)
         return await self._json(
@@ -207,8 +203,8 @@ class ApiClient(Transport):
     ) -> None:
         """Begin to delete the object.
 
-        With `uid`, raises ConflictError if another object has the name now. Raises NotWantedError
-        if `wanted` returns False; then nothing is sent.
+        Raises ConflictError if `uid` is given and the object has another uid. Raises
+        NotWantedError, and sends nothing, if `wanted` returns False.
         """
         body = orjson.dumps({"preconditions": {"uid": uid}}) if uid else None
         await self.request("DELETE", resource.path(namespace, name), body=body, wanted=wanted)

@@ -102,7 +102,7 @@ def default_namespace(
 ) -> str:
     """Return the namespace that kubectl uses without `-n`: the context's, the pod's or `default`.
 
-    No login takes place. Raises `ConfigError`; for the arguments see `load_connection`.
+    For the arguments and errors see `load_connection`.
     """
     paths = kubeconfig or environ.get("KUBECONFIG")
     if not paths and "KUBERNETES_SERVICE_HOST" in environ:

@@ -219,8 +219,7 @@ def exceeds_quota(error: KubeError) -> bool:
 def denied_by_admission(error: KubeError) -> bool:
     """Return whether an admission policy, webhook or plugin denies the write.
 
-    Returns False for an exceeded ResourceQuota. For a policy or webhook, `error.message` has the
-    text of its author.
+    Returns False for an exceeded ResourceQuota.
     """
     if not isinstance(error, ApiError) or error.status is None or error.status >= 500:
         return False

@@ -194,8 +194,8 @@ class Exchange:
     ) -> Answer:
         """Send one request once, and return its answer.
 
-        `seconds` limits the time from sending to the end of the answer, `most` the answer's bytes
-        with its head. `may_send` is called immediately before sending.
+        `seconds` limits the time from sending to the end of the answer. `most` limits the bytes of
+        the answer with its head. `may_send` is called immediately before sending.
 
         Raises:
             NoConnectionError: Nothing was sent.

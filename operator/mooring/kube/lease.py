@@ -133,10 +133,10 @@ class LeaderElector:
         return (self._lease.get("spec") or {}).get("holderIdentity") or ""
 
     def check(self) -> str | None:
-        """Return why this replica is not live, or None.
+        """Return why this replica is not live; None if it is live.
 
-        A leader is not live if its lease expired long ago but it still leads (HealthzAdaptor of
-        client-go). Other replicas are always live.
+        A replica is not live if it still leads long after its lease has expired (HealthzAdaptor of
+        client-go).
         """
         silent = self.clock() - self._renewed_at
         if not self.is_leader or silent <= self.lease_duration + TOLERATED_SECONDS:
@@ -152,12 +152,14 @@ class LeaderElector:
     ) -> None:
         """Wait for the lease, lead, and return when the lease is lost.
 
-        While `able` returns False, this replica does not ask for the lease. `on_started` and
-        `on_lost` are called when leading begins and ends, and must be quick. `published` returns
-        the annotations SERVER and CERTIFICATE, or none.
-
         Cancelling releases the lease without `on_lost`. Before that, the caller must stop
         everything that only a leader may do.
+
+        Args:
+            on_started: Called when leading begins; must be quick.
+            on_lost: Called when leading ends; must be quick.
+            able: While it returns False, this replica does not ask for the lease.
+            published: Returns annotations for the Lease: SERVER and CERTIFICATE, or none.
         """
         self._published = published
         try:

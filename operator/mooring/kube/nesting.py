@@ -56,7 +56,7 @@ def _cut(text: bytes) -> bytes:
 
 
 def parsed(text: bytes) -> Any:
-    """Return the value of a JSON text; text that orjson cannot parse is first cut to `DEEPEST`.
+    """Return the value of a JSON text; cut the text with `cut_nesting` if orjson cannot parse it.
 
     Raises orjson.JSONDecodeError if the text is not JSON.
     """

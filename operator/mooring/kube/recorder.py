@@ -167,10 +167,7 @@ class EventRecorder:
 
     @property
     def unwritten(self) -> int:
-        """The number of queued events, without events that are being written.
-
-        Tests read this number, because `drain` would change when events are written.
-        """
+        """The number of queued events; events that are being written do not count."""
         return self._queue.qsize()
 
     def _event(self, key: _Key, at: datetime) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Relist(Protocol):
     def add(self, obj: dict[str, Any]) -> None:
         """Add an object of the list, or its newer version; other tasks may run meanwhile.
 
-        Objects of pages have no apiVersion and kind.
+        The object has no apiVersion and kind if the list came in pages.
         """
 
     def remove(self, obj: dict[str, Any]) -> None:

@@ -103,8 +103,7 @@ class Reviews:
     async def client_ca(self) -> str | None:
         """Return the CA certificates (PEM) for client certificates; None if the cluster has none.
 
-        They are read from the ConfigMap in which kube-apiserver publishes them for extension
-        servers. Raises ReviewError if it cannot be read.
+        Raises ReviewError if the ConfigMap with these certificates cannot be read.
         """
         try:
             async with asyncio.timeout(REVIEW_SECONDS):

@@ -156,9 +156,8 @@ class Transport:
     ) -> bytes:
         """Return the body of a 2xx answer; raise an ApiError for any other outcome.
 
-        After an answer with `Retry-After` the request is repeated, at most `retries` times.
-        `wanted` is called immediately before a write is sent or repeated; if it returns False,
-        NotWantedError is raised instead.
+        After an answer with `Retry-After`, the request is repeated, at most `retries` times. Raises
+        NotWantedError if `wanted` returns False immediately before a write is sent or repeated.
         """
         headers = {"Accept": accept}
         if body is not None:
@@ -179,11 +178,10 @@ class Transport:
     async def watch_lines(
         self, path: str, params: Mapping[str, str], *, silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Yield lists of the lines of a watch until the server ends the watch.
+        """Yield lists of the lines of a watch; use `contextlib.aclosing` to close the connection.
 
-        The first list is empty; it says that the server has accepted the watch. Raises
-        UnansweredError if the connection breaks or is silent for `silence` seconds. Use
-        `contextlib.aclosing`, which closes the connection.
+        The first list is empty: the server has accepted the watch. Raises UnansweredError if the
+        connection breaks or is silent for `silence` seconds.
         """
         patience = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         request = _Request("GET", path, {**params, "watch": "true"}, None, {"Accept": JSON})

@@ -58,12 +58,8 @@ class PodWriter:
     ) -> None:
         """Bind the pod to `node` and add the annotations to it, in one write.
 
-        The API server copies the annotations of a Binding to the pod when it sets the node
-        (registry/core/pod/storage/storage.go, setPodNodeAndMetadata).
-
-        After a lost answer, a server error or a conflict, the pod is read until the server answers:
-        this Binding or an earlier try may have succeeded. No error is raised if the pod is bound to
-        `node` and has the GPU cards of `annotations`.
+        Does not fail if an earlier try has bound the pod to `node` with the GPU cards of
+        `annotations`.
 
         Raises:
             ConflictError: The pod is bound to another node, or its annotations name other cards.
@@ -71,6 +67,8 @@ class PodWriter:
             NotWantedError: The Binding was not sent or not repeated, because `wanted` returned
                 False.
         """
+        # The API server copies the annotations of a Binding to the pod when it sets the node
+        # (registry/core/pod/storage/storage.go, setPodNodeAndMetadata).
         metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
         if annotations:
             metadata["annotations"] = dict(annotations)
@@ -86,6 +84,7 @@ class PodWriter:
         try:
             await self.client.request("POST", path, body=body, wanted=wanted)
         except (ConflictError, UnansweredError, ServerError):
+            # This Binding or an earlier try may have succeeded.
             pod = await self._read(namespace, name, uid)
             if pod is None or pod["spec"].get("nodeName") != node:
                 raise
@@ -93,7 +92,7 @@ class PodWriter:
                 raise
 
     async def bound_node(self, namespace: str, name: str, uid: str) -> str | None:
-        """Return the pod's node; None if it has none, is gone, or may not be read.
+        """Return the pod's node; None if the pod has no node, is gone, or may not be read.
 
         Retry until the server answers.
         """
@@ -141,8 +140,8 @@ class PodWriter:
     ) -> str:
         """Merge `status` into the pod's status, conditions by type; return the new resourceVersion.
 
-        Raises ConflictError if another pod has the name now, InvalidError for any other 422, and
-        NotWantedError if `wanted` returned False.
+        Raises ConflictError if another pod has the name now, InvalidError if the server rejects the
+        status, and NotWantedError if `wanted` returned False.
         """
         return await _patch_status(self.client, POD, namespace, name, uid, status, wanted=wanted)
 
@@ -156,8 +155,8 @@ class PodWriter:
     ) -> bool:
         """Delete the pod, with the grace period of its spec; return whether this call did it.
 
-        The result is False if the pod was gone or terminating already. Raises NotWantedError if
-        `wanted` returned False, and another error only if the pod may still be there.
+        Returns False if the pod was gone or terminating already. Raises NotWantedError if `wanted`
+        returned False, and other errors if the pod may still exist.
         """
         deleting = self.client.delete(POD, name, namespace, uid=uid, wanted=wanted)
         return await self._has_removed(deleting, namespace, name, uid)
@@ -217,10 +216,10 @@ class PodGroupWriter:
         version: str,
         status: Mapping[str, Any],
     ) -> None:
-        """Merge `status` into the group's status; errors are as in `PodWriter.patch_pod_status`.
+        """Merge `status` into the group's status; for errors see `PodWriter.patch_pod_status`.
 
-        Kubernetes' own PodGroups merge conditions by type. In a custom resource, the list is
-        replaced, and ConflictError is also raised if the group's version is not `version`.
+        In a custom resource, the new list of conditions replaces the old list. ConflictError is
+        also raised if a custom resource has another version than `version`.
         """
         await _patch_status(self._client, resource, namespace, name, uid, status, version)
 

@@ -77,7 +77,7 @@ class NodeResourcesBalancedAllocation:
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 50 to 100; 75 if the pod does not change the node's balance.
 
-        Before 1.36 the score is the evenness of the node with the pod, not its change.
+        Before Kubernetes 1.36, the score is the balance of the node with the pod.
         """
         demand = pod.spec.demand.resources
         cpu, memory = demand.get(CPU, 0), demand.get(MEMORY, 0)

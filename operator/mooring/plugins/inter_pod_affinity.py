@@ -153,10 +153,7 @@ class InterPodAffinity:
         return scaled
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a change of a pod, a node or a namespace may make the terms hold.
-
-        The rules are in `_pods_differ`, `_domains_differ` and `_namespaces_differ`.
-        """
+        """Return QUEUE if a changed pod, node or namespace may make the pod's terms hold."""
         match event.kind:
             case Kind.POD:
                 return queue_if(_pods_differ(pod, event.before, event.after, cluster))

@@ -70,7 +70,8 @@ class NodeAffinity:
     ) -> Skip | _Selectors | PreFilterResult | Unschedulable:
         """Return the pod's selectors; SKIP if neither the pod nor the profile has any.
 
-        If every term names nodes, also return their names, or Unschedulable if no name is left.
+        If every term names nodes, also return their names. Returns Unschedulable if every term
+        contradicts itself.
         """
         wanted = _selectors(pod)
         if wanted.required is None and wanted.labels.empty and self._added is None:
@@ -94,8 +95,7 @@ class NodeAffinity:
     def filter(self, pod: Pod, nodes: NodeView, wanted: _Selectors | None) -> BoolArray:
         """Return bool[nodes]: True where the selectors of the pod and of the profile match.
 
-        If the profile disables PreFilter of this plugin, `wanted` is None; then the pod's selectors
-        are read here, as in kube-scheduler.
+        `wanted` is None if the profile disables PreFilter of this plugin.
         """
         wanted = wanted or _selectors(pod)
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
@@ -122,8 +122,7 @@ class NodeAffinity:
     def score(self, pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...] | None) -> IntArray:
         """Return int64[nodes]: the sum of the weights of the preferred terms that match.
 
-        If the profile disables PreScore of this plugin, `terms` is None; then the preferred terms
-        are read here, as in kube-scheduler.
+        `terms` is None if the profile disables PreScore of this plugin.
         """
         total = np.zeros(len(nodes), np.int64)
         for preferred in self._preferred(pod) if terms is None else terms:

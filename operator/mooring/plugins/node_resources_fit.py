@@ -287,8 +287,8 @@ class NodeResourcesFit(_AllocationScore):
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
         """Return bool[nodes]: True where a pod slot and every requested amount are free.
 
-        If a DeviceClass stands for a requested resource, nodes that do not offer the resource pass:
-        DynamicResources checks their devices.
+        A node that does not offer the resource of a DeviceClass passes: DynamicResources checks the
+        node's devices.
         """
         fits = nodes.pod_count < nodes.pod_slots
         for resource, amount in need.resources.items():
@@ -327,8 +327,8 @@ class NodeResourcesFit(_AllocationScore):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if a node has more free resources and the pod fits, now or after evictions.
 
-        Return QUEUE also if the pod's nominated node is now too small: the pod may preempt
-        elsewhere.
+        Returns QUEUE, too, if the pod's nominated node is now too small: the pod may preempt on
+        another node.
         """
         if event.kind is Kind.DEVICE_CLASS:
             return queue_if(self._classes.may_help(pod, event))

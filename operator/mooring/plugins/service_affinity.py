@@ -60,8 +60,8 @@ class ServiceAffinity:
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _RequiredLabels:
         """Return the labels that a node must have; SKIP if there are none.
 
-        A label's value comes from the pod's nodeSelector, or else from the node of a pod with the
-        same labels, if a Service selects the pod.
+        A label's value comes from the pod's nodeSelector. Otherwise, if a Service selects the pod,
+        the value comes from the node of a pod with the same labels.
         """
         wanted = {
             requirement.key: requirement.values[0]

@@ -70,7 +70,7 @@ class ProfileMatcher:
     def reads_namespaces(self, scheduler_name: str) -> bool:
         """Return whether namespace labels decide which profile takes pods with this scheduler name.
 
-        Selectors that only read the label with the namespace's name do not count.
+        The label with the namespace's name does not count.
         """
         return any(rule.reads_namespaces for rule in self._rules.get(scheduler_name, ()))
 
@@ -100,10 +100,7 @@ def compiled(selector: LabelSelector | None) -> CompiledSelector:
 
 
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
-    """Return whether one pod can match both profiles, and both have the same mode and precedence.
-
-    Whether such a pod exists does not matter.
-    """
+    """Return whether a pod could match both profiles, and their mode and precedence are equal."""
     a, b = one.spec.match, other.spec.match
     return (
         one.spec.mode == other.spec.mode

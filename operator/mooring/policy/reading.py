@@ -92,10 +92,10 @@ def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
 
 
 def read(model: type[Model], document: object, path: str) -> Model:
-    """Read the document as the model.
+    """Parse the document into an object of the model.
 
-    Raises ProfileInvalid with the mistakes, at most `MOST_MISTAKES` and a note that there are more.
-    Their paths begin with `path`.
+    Raises ProfileInvalid with at most `MOST_MISTAKES` mistakes, and a note if there are more. The
+    paths of the mistakes begin with `path`.
     """
     plain = _plain(document)
     try:

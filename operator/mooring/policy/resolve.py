@@ -74,7 +74,7 @@ def load_profile(
 ) -> tuple[SchedulingProfile, ResolvedProfile]:
     """Read a SchedulingProfile object and resolve it; for `server` see `resolve`.
 
-    Raises ProfileInvalid with the mistakes, or with the first of very many mistakes.
+    Raises ProfileInvalid with the mistakes.
     """
     try:
         profile = read_profile(document)
@@ -94,8 +94,8 @@ def resolve(
 ) -> ResolvedProfile:
     """Return the profile of a spec with all defaults filled in and all arguments read.
 
-    `server` has the rules for a spec without `kubernetesVersion`. Raises ProfileInvalid with every
-    mistake; their paths begin with `path`.
+    `server` has the rules for a spec without `kubernetesVersion`. Raises ProfileInvalid with all
+    mistakes; the paths of the mistakes begin with `path`.
     """
     return _resolve(spec, catalog, server, path, ())
 

@@ -72,10 +72,9 @@ class CapacityScheduling:
 
 
 def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulable | None:
-    """Return why the Queue of these pods cannot take all of them now; None if it can.
+    """Return why the Queue of these pods has no room for all of them now; None if it has room.
 
-    Pods that are not all in the same Queue are rejected. If no pod is in a Queue, and no pod needs
-    a Queue, return None.
+    Returns None for pods that need no Queue. Pods in several Queues are rejected.
     """
     queues, names = cluster.queues, dict[str, QueueState | None]()
     for pod in pods:

@@ -39,7 +39,7 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
 
 
 def leaving_usage(numbers: Collection[int], cluster: ClusterView) -> Usage:
-    """Return how much quota the leaving pods of the Queues with these numbers use, by Queue.
+    """Return how much quota the leaving pods of these Queues use, by number of the Queue.
 
     Leaving pods are terminating, or this scheduler is evicting them.
     """
@@ -49,7 +49,7 @@ def leaving_usage(numbers: Collection[int], cluster: ClusterView) -> Usage:
 
 
 def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:
-    """Return how much quota, by Queue, `pods` must leave free for nominated pods.
+    """Return how much quota, by number of the Queue, `pods` must leave free for nominated pods.
 
     These nominated pods do not count: pods of lower priority in the same Queue, pods with reserved
     nodes, and `pods` themselves.

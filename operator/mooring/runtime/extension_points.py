@@ -136,7 +136,8 @@ def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> U
 def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unschedulable] | None:
     """Return the name and result of the first PreEnqueue plugin that rejects the pod, or None.
 
-    With `only`, only the plugin of that name runs. Raises PluginFailed if a plugin fails.
+    `only` is the name of the plugin to run; "" runs all plugins. Raises PluginFailed if a plugin
+    fails.
     """
     for plugin in pipeline.pre_enqueue:
         if only in ("", plugin.name):
@@ -269,7 +270,7 @@ def run_post_filter(
 ) -> PostFilterResult:
     """Run `post_filter`; raise PluginFailed unless its nodes exist and its victims are on them.
 
-    Victims of whole groups, and of a pod in a Queue, may also be on other nodes.
+    If a group is evicted as a whole, or if the pod is in a Queue, victims may be on other nodes.
     """
     point = ExtensionPoint.POST_FILTER
     answer = _measured(pipeline, plugin, point, plugin.post_filter, state)

@@ -122,10 +122,7 @@ class PluginMetrics:
         return outer
 
     def end_attempt(self, outer: bool) -> None:  # noqa: FBT001 - what begin_attempt returned
-        """End the measurement of plugin calls in an attempt, when its decision has ended.
-
-        `outer` is the value that `begin_attempt` returned; it applies again.
-        """
+        """End an attempt: return to the choice `outer`, which `begin_attempt` has returned."""
         self.sampled = outer
 
     def begin_decision(self) -> None:
@@ -166,9 +163,9 @@ class PluginMetrics:
             self._recorder.placements_generated(profile, count)
 
     def placement_evaluated(self, profile: str, *, feasible: bool, began: float) -> None:
-        """Count a placement that was tried for a pod group; `feasible`: whether the group fits.
+        """Count a placement that was tried for a pod group, and record how long this took.
 
-        `began` is the clock's time before the placement was tried.
+        `began` is the time of `clock` before the placement was tried.
         """
         if self._recorder is not None and self.deciding:
             seconds = self.clock() - began

@@ -58,9 +58,9 @@ class SlowDecisions:
         return timed.begin() if timed is not None else pipeline
 
     def decided(self, pipeline: Pipeline, pod: str, seconds: float) -> None:
-        """Time plugins in the next attempts if this decision was slow; record plugins found slow.
+        """Time plugins in the next attempts if this decision was slow; record slow plugins.
 
-        The decision was made with the pipeline that `pipeline_for` returned.
+        `pipeline` is the argument with which `pipeline_for` was called before the decision.
         """
         slow = seconds > pipeline.failures.slow_seconds
         if not self._timed and not slow:

@@ -365,7 +365,7 @@ def queue_object(
 ) -> Raw:
     """Return a Queue; `quotas` has a nominal quota, or the fields of a quota, for each resource.
 
-    The default selector accepts pods of every namespace; with None, the Queue accepts no pods.
+    The default `selector` accepts pods of every namespace; None accepts no pods.
     """
     resources = [
         {"name": resource, **(quota if isinstance(quota, Mapping) else {"nominalQuota": quota})}

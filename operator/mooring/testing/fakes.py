@@ -50,7 +50,7 @@ def queued_pod(
 ) -> QueuedPod:
     """Return the pod as queued since `timestamp`; `fields` are other fields of QueuedPod.
 
-    Without `plugins`, its profile has the default plugins.
+    `plugins` is the pipeline of the pod's profile; by default, it has the default plugins.
     """
     times = StateTimes(timestamp)
     return QueuedPod(
@@ -194,7 +194,7 @@ class FakeApi:
     ) -> dict[str, Any]:
         """Remember the patch and apply it; raise ReadAgainError if the object has changed.
 
-        The next entry of `lost` says which part of the update is lost.
+        The next value in the attribute `lost` says which part of the update is lost.
         """
         lost = self.lost.popleft() if self.lost else Lost.NOTHING
         if lost is Lost.REQUEST:

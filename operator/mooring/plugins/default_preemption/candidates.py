@@ -81,11 +81,18 @@ def select_victims(
     members_first: bool = False,
     strict: bool = False,
 ) -> Candidate:
-    """Return the candidate for the node of this row, with as few victims as possible.
+    """Return a candidate: the node of this row, with as few victims as possible.
 
-    The caller has removed all potential victims. `reprieve` adds one of them back if the pod to
-    schedule fits with this victim, and returns whether it does. For `members_first` see
-    `by_importance`, for `strict` see `split_by_budgets`.
+    The caller has removed all `potential` victims from the node.
+
+    Args:
+        row: The row of the node.
+        potential: The pods and groups that may be evicted.
+        reprieve: Adds a victim back if the pod to schedule still fits; returns whether it fits.
+        evictions: The evictions of this scheduler, and the disruption budgets.
+        budgets_of: Returns the budgets of a victim's pods; by default, they come from `evictions`.
+        members_first: See `by_importance`.
+        strict: See `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []

@@ -29,10 +29,7 @@ REMOVALS_PER_CHECK: Final = 8
 
 
 def checks_of(pod: Pod) -> float:
-    """Return the time of the pod's filters on one node, as a multiple of an ordinary pod's time.
-
-    The few volumes, ports, resources and requirements of an ordinary pod add nothing.
-    """
+    """Estimate the time of the pod's filters on one node; 1.0 is the time of an ordinary pod."""
     spec = pod.spec
     required = spec.required_nodes.terms if spec.required_nodes is not None else ()
     requirements = sum(len(term.expressions) + len(term.fields) for term in required)
@@ -68,8 +65,8 @@ class DryRuns:
     ) -> Candidate | tuple[str, ...]:
         """Return the candidate for this row, or why the pod does not fit even without `potential`.
 
-        If only requests reject the pod, `free` has the node's free resources. They are computed
-        with the pod placed and without `potential`.
+        Give `free` if only requests can reject the pod: the node's free resources with the pod and
+        without `potential`.
         """
         pause()
         if free is not None:

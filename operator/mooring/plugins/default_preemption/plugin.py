@@ -311,9 +311,9 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the nodes to try in this order, as positions in `potential.rows`.
+        """Return the positions in `potential.rows` in the order to try them, and a number n.
 
-        The second result says how many of the first nodes are tried even if this takes too long.
+        The first n nodes are tried even if this takes too long.
         """
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)

@@ -195,9 +195,9 @@ class PotentialVictims:
         return FreeResources(amounts, int(self._free_slots[position]))
 
     def victims(self) -> VictimSlots:
-        """Return the pods that must leave the nodes where `fits` is True.
+        """Return the potential victims that cannot stay, on the nodes where `fits` is True.
 
-        Pods that are already being evicted are among them.
+        Pods that are already being evicted are included.
         """
         columns = self._columns
         on_candidates = self.fits[self._at]

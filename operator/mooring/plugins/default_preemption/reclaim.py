@@ -147,10 +147,9 @@ class _Rules:
         return all(used[r] + amount <= nominal[r] for r, amount in self._demand.items())
 
     def units(self) -> Iterator[Unit]:
-        """Yield the pods that the preemptor may evict; pods that must leave together are one unit.
+        """Yield units of pods that the preemptor may evict; the pods of a unit must leave together.
 
-        Units without a pod of `_regarded` are left out. `within_nominal` checks that the victims'
-        Queues keep their nominal quotas.
+        The caller checks the quotas of the victims' Queues with `within_nominal`.
         """
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()
@@ -268,7 +267,7 @@ class _Rules:
     def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
         """Return the units that may be evicted together; the first units have precedence.
 
-        Their eviction takes only borrowed quota from other Queues of the tree.
+        Evicting these units takes only borrowed quota from other Queues of the tree.
         """
         chosen, queues = list[Unit](), self._cluster.queues
         with ExitStack() as gone:
@@ -296,9 +295,9 @@ class _Rules:
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each Queue in `before` gave back borrowed quota that the preemptor needs.
+        """Return whether each Queue gave back borrowed quota that the preemptor needs.
 
-        Also, no Queue may have fallen below its nominal quota.
+        `before` has the former usage. Returns False, too, if a Queue fell below its nominal quota.
         """
         for state, used in before.items():
             nominal, now = state.nominal, state.used

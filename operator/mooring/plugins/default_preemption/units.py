@@ -79,8 +79,7 @@ class Unit:
 def importance(unit: Unit) -> tuple[bool, int, bool, bool, int, float]:
     """Return a sort key by which the most important unit comes first (moreImportantVictim).
 
-    Units that use borrowed quota are the least important, then units of low priority, then surplus
-    pods.
+    Units that use borrowed quota are less important than all other units.
     """
     size = len(unit.pods) if unit.is_group else 0
     earliest = min(started(pod) for pod, _ in unit.pods)

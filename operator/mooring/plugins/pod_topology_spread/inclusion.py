@@ -39,9 +39,9 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The label by which `counts` reads the numbers of pods.
+        """The label by which pods are counted.
 
-        It is the constraint's label if all nodes with this label count, else EACH_NODE.
+        This is the constraint's label if all nodes with this label are counted, else EACH_NODE.
         """
         return self.domains.key if self.rows is None else EACH_NODE
 
@@ -69,7 +69,7 @@ class NodeInclusion:
     ) -> CountedNodes:
         """Return the nodes that the constraint counts for a pod with this spec.
 
-        A node without one of the labels `keys` is not counted (matchNodeInclusionPolicies in
+        A counted node has all labels in `keys` (matchNodeInclusionPolicies in
         podtopologyspread/common.go). `nodes` is a view of all nodes.
         """
         selects = bool(spec.required_nodes or spec.node_selector.requirements)

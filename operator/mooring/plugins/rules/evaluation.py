@@ -121,8 +121,8 @@ class Evaluator:
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
         """Return the results, and the index of each node's result.
 
-        The index is None if the results are in the order of `nodes`. Raises PluginFailed if the
-        nodes have more new values than one attempt may evaluate.
+        The indices are None if the results are in the order of `nodes`. Raises PluginFailed if the
+        attempt has used up its budget.
         """
         if (why := self._left_out(pod)) is not None:
             failed = np.ones(len(nodes), np.int16)

@@ -65,7 +65,7 @@ class Rules:
     def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
         """Return SKIP if the pod's values alone make the rule true on every node.
 
-        Only filters that count pods have this extension point, because counting takes time.
+        SKIP saves the counting of pods. PreFilter does not run for rules that count no pods.
         """
         return SKIP if self._evaluator.is_true_for(pod) else None
 
@@ -75,9 +75,9 @@ class Rules:
         return results.fits if rows is None else results.fits[rows]
 
     def explain(self, pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Return the rule's message, or why its expression fails on the node.
+        """Return, for each node, the rule's message, or why the expression fails on the node.
 
-        Evicting pods can help only if the rule reads the requests of pods, or counts pods.
+        The rejection is resolvable if the rule reads the requests of pods, or counts pods.
         """
         results, rows = self._evaluator.run(pod, nodes)
         failed = results.errors if rows is None else results.errors[rows]
@@ -120,8 +120,8 @@ class Rules:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the rule is now true for a node that the event concerns.
 
-        Return QUEUE also for an event of a namespace that may matter to the rule, or if the
-        evaluation takes too long.
+        Returns QUEUE, too, if the evaluation takes too long, or if the event is about a namespace
+        that may matter to the rule.
         """
         if event.kind is Kind.NAMESPACE:
             return queue_if(self._is_about(pod, event))

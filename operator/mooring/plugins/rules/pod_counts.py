@@ -69,7 +69,7 @@ class PodCounts:
         return pods if isinstance(pods, Failure) else self._counts(count, pods)
 
     def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
-        """Return texts such as `rack r7 has 1 of app=db`, each with a mask of its nodes.
+        """Return texts such as `rack r7 has 1 of app=db`, each with bool[nodes]: the text's nodes.
 
         For more than 32 domains, return one text about the domains with the most pods.
         """

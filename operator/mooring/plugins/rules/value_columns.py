@@ -77,10 +77,11 @@ class Value:
 
 
 def coded(value: Value, texts: Callable[[Any], Any], errors: Errors, kind: str) -> Value:
-    """Apply the function `texts` to a column of texts, once per distinct text.
+    """Return a column with the results of the function `texts` for the texts of a column.
 
-    The function returns a Failure if it fails. `kind` is the type of its results.
+    A result may be a Failure. `kind` is the CEL type of the other results.
     """
+    # The function is called once per distinct text.
     column: Codes = value.data.compact()
     return gathered(
         column.codes, [texts(text) for text in column.table], value.errors, errors, kind

@@ -15,9 +15,9 @@ from mooring.quota.model.queue import NO_QUOTA, Quota, own_quotas
 def converted(
     queues: list[WrittenQueue], root: WrittenQueue, notes: list[str], capacity: Mapping[str, int]
 ) -> Iterator[WrittenQueue]:
-    """Yield the Queues for a tree of queues, parents first; a queue without parent is below `root`.
+    """Yield the Queues for a tree of queues, parents first; add notes about them to `notes`.
 
-    `capacity` has the amount of each resource on all nodes.
+    A queue without parent is below `root`. `capacity` has the amount of each resource on all nodes.
     """
     known = {root.name: root, **{queue.name: queue for queue in queues}}
     parents = {queue.name: queue.parent or root.name for queue in queues}

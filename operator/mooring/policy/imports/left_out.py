@@ -115,7 +115,7 @@ def left_out_of(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Ite
 
 
 def without_left_out(spec: SchedulingProfileSpec, catalog: Catalog) -> SchedulingProfileSpec:
-    """Return the spec without the plugins that are left out.
+    """Return the spec without the plugins that the import leaves out.
 
     If no queueSort plugin remains, the default one is added. Mooring's own plugins replace
     Coscheduling and CapacityScheduling of scheduler-plugins.

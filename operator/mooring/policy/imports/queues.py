@@ -51,10 +51,9 @@ class QueueImport:
         return bool(self._used)
 
     def read(self, group: str, kind: str, raw: Mapping[str, Any]) -> bool:
-        """Read an object; return whether its kind is needed for Queues.
+        """Read a queue or a Node; return False, and ignore the object, if it is neither.
 
-        Nodes are needed, because some queues share the resources of all nodes. Raises ManifestError
-        if the object is malformed or occurs twice.
+        Raises ManifestError if the object is malformed or was read before.
         """
         reader = self._readers.get(group)
         if (group, kind) != _NODE and (reader is None or kind not in reader.kinds):

@@ -84,9 +84,10 @@ def left_out(
     read: Collection[str],
     unread: Mapping[str, tuple[object, str]],
 ) -> Iterator[str]:
-    """Yield a note for each field of the spec that the import does not read.
+    """Yield a note for each field of the spec that is not in `read`.
 
-    `unread` maps a field to its default, for which there is no note, and to the text of the note.
+    `unread` has, by field, the default and the reason for the note. A field that is empty or has
+    its default gets no note.
     """
     for name, value in spec.items():
         usual, why = unread.get(name, (None, _NO_SUCH_FIELD))

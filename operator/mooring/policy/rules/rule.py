@@ -95,7 +95,8 @@ class Rule(PolicyModel):
     def mistakes(self) -> Iterator[FieldError]:
         """Yield a mistake for a rule with both filter and score, or with neither of them.
 
-        A field that belongs to the other kind of rule is a mistake, too.
+        Also yield a mistake for a score with `message`, and for a filter with `weight` or
+        `normalize`.
         """
         if (self.filter is None) == (self.score is None):
             yield FieldError("", "must have either filter or score")
@@ -127,7 +128,7 @@ class Rule(PolicyModel):
 def plan_one_by_one(profile: Mapping[str, Any]) -> None:
     """Plan the rules of a SchedulingProfile manifest, and pause after each rule.
 
-    Planning takes some milliseconds per rule. Later readers of the profile use the cached plans.
+    Later readers of the profile use the cached plans.
     """
     spec = profile.get("spec")
     rules = spec.get("rules") if isinstance(spec, Mapping) else None
@@ -173,7 +174,7 @@ def missing_on_nodes(
 ) -> Iterator[FieldError]:
     """Yield a warning for each label and resource that a rule reads and no node has.
 
-    `labels` and `resources` are the names that exist on nodes. The paths begin with `rules`.
+    `labels` and `resources` are the names that exist on nodes. Each path begins with `rules`.
     """
     known = {"label": labels, "resource": resources}
     for number, rule in enumerate(rules):

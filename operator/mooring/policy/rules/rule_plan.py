@@ -95,11 +95,7 @@ class Read:
 
     @property
     def kind(self) -> str | None:
-        """The kind of name in `key`: "label", "resource", or None.
-
-        It is "label" for node.labels and node.pods, "resource" for node.allocatable and
-        node.requested, and None for every other variable.
-        """
+        """The kind of name in `key`: "label", "resource", or None for any other key."""
         return _NAMED.get(self.variable)
 
 

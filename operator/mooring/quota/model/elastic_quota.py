@@ -35,9 +35,9 @@ NO_QUEUES: Final = ("koordinator-default-quota", "koordinator-system-quota")
 
 @naming_the_object("ElasticQuota")
 def parse_elastic_quota(raw: Mapping[str, Any]) -> Queue:
-    """Parse an ElasticQuota to a Queue; its quotas include the quotas of the ElasticQuotas below.
+    """Parse an ElasticQuota to a Queue. The quotas include the quotas of the Queues below it.
 
-    Raises ManifestError only if its name is malformed; other mistakes set `invalid`.
+    Raises ManifestError if the name is malformed. Other mistakes are in `invalid` of the Queue.
     """
     metadata, namespace, name = mapping(raw, "metadata"), namespace_of(raw), name_of(raw)
     fields, quotas, names, invalid = dict[str, str](), {}, list[str](), None
@@ -90,7 +90,7 @@ def _namespaces(fields: Mapping[str, str]) -> list[str]:
 
 
 def queues_of(elastic_quotas: Mapping[str, Queue], others: Collection[str]) -> dict[str, Queue]:
-    """Return the Queues of ElasticQuotas by name; add the Queues at the roots of their trees.
+    """Return, by name, the Queues of ElasticQuotas, and the Queues at the roots of their trees.
 
     The keys of `elastic_quotas` are namespaces and names. Queues with names in `others` are left
     out.
@@ -111,8 +111,8 @@ def with_own_quotas(
 ) -> tuple[dict[str, Queue], Mapping[str, int]]:
     """Return the Queues by name, parents first, with their own quotas (see `own_quotas`).
 
-    Also return, by resource, the sum of the quotas below Koordinator's root. `allocatable` returns
-    the amount of a resource on all nodes.
+    The second result has, by resource, the sum of the quotas below Koordinator's root.
+    `allocatable` returns the amount of a resource on all nodes.
     """
     quotas, named = {name: queue.quotas for name, queue in queues.items()}, dict[str, None]()
     if ROOT_OF_KOORDINATOR in queues:

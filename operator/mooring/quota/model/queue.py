@@ -195,7 +195,7 @@ def inclusive_quotas(
 ) -> dict[str, Quota]:
     """Return the quotas by resource; `kept` has the amounts that are not lent.
 
-    If a limit is below the quota, the borrowing limit is negative.
+    A limit below the quota becomes a negative borrowing limit.
     """
     return {
         resource: Quota(
@@ -212,7 +212,7 @@ def own_quotas(
 ) -> Iterator[tuple[str, dict[str, Quota], Mapping[str, int]]]:
     """Yield each queue's name, its own quotas, and the sum of its children's quotas by resource.
 
-    A given quota includes the children's quotas; the own quota is the rest. Children come before
+    A queue's own quota is its given quota without the quotas of its children. Children come before
     their parent.
     """
     below = defaultdict[str, Counter[str]](Counter)

@@ -48,9 +48,9 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Record that more or fewer pods of the Queue use claims; return the former `in_devices`.
+        """Change how many pods of the Queue use each claim; return `in_devices` before the change.
 
-        A claim's amount is the number of pods that begin to use it; it is negative if pods leave.
+        A claim's amount in `amounts` is the number of pods to add; it is negative if pods leave.
         """
         found = self.in_devices(number, amounts)
         if found is not amounts:

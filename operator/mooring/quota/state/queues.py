@@ -114,7 +114,7 @@ class Queues:
         return state.name
 
     def shares(self, name: str) -> tuple[float, ...]:
-        """Return the shares of a Queue and its ancestors; the share next to the root comes first.
+        """Return the shares of a Queue and its ancestors, the share of the root first.
 
         Return () if none of these Queues has borrowed, or if the Queue is not in force.
         """
@@ -225,10 +225,10 @@ class Queues:
         return not (changed or self._changed_namespaces)
 
     def written(self) -> Mapping[str, Queue]:
-        """Return the newest version of each Queue; call this only if `is_settled`.
+        """Return the newest version of each Queue by name; call this only if `is_settled`.
 
-        If a Queue and an ElasticQuota have the same name, return the Queue. An ElasticQuota's
-        quotas include the quotas below it.
+        If a Queue and an ElasticQuota have the same name, return the Queue. The quotas of
+        ElasticQuotas include the quotas below them.
         """
         queues: Mapping[str, Queue] = self._objects.of(Kind.QUEUE)
         return {**self._elastic, **queues} if self._elastic else queues
@@ -314,9 +314,10 @@ class Queues:
     def membership(self, pod: Pod) -> Membership:
         """Return the pod's Queue, or None, and why the pod must wait, or None.
 
-        A pod on a node uses the quota of its namespace's Queue if its label names no valid Queue.
-        Otherwise, a changed label would free quota.
+        If the pod names an invalid Queue, return a Queue of its namespace, if there is one, and the
+        reason.
         """
+        # Pods on nodes use the quota of this Queue: otherwise, a changed label would free quota.
         key = pod.namespace, self.name_in(pod)
         found = self._memberships.get(key)
         if found is None:
