@@ -49,8 +49,8 @@ def go_type(value: Value) -> str:
 def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Evaluate:
     """Return a function that evaluates the field or element `key` of `operand`.
 
-    With `optional`, the field may be absent. With `tests`, the function returns whether the field
-    exists. A field of an optional value is optional, too.
+    `optional` allows an absent field. If `tests` is True, the function returns whether the field
+    exists.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -75,10 +75,10 @@ def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Ev
 
 
 def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]:
-    """Return whether the map or list `value` has `key`, and the value of this entry.
+    """Return whether the map or list `value` has `key`, and the element.
 
-    Without the entry, the value is a Failure, or None with `may_be_absent`. If the key of a list
-    is no whole number, the value is always a Failure.
+    A missing element is a Failure, or None if `may_be_absent` is True. For a list index that is no
+    whole number, the element is always a Failure.
     """
     if type(value) is MapValue:
         found, inner = value.find(key)

@@ -17,9 +17,9 @@ _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 
 def compiled(expression: str, *, newer: bool) -> Program:
-    """Compile the expression of a selector.
+    """Compile the CEL expression of a device selector.
 
-    `newer` allows attributes that are lists, as from Kubernetes 1.37 on. Raises CompileError if the
+    `newer` allows attributes that are lists (Kubernetes 1.37 and later). Raises CompileError if the
     expression is no selector, and EvaluationCrash if a constant is too expensive to compute.
     """
     attribute = DYN if newer else ANY

@@ -269,10 +269,10 @@ _NAMESPACES: Final = frozenset(("optional", "strings", "lists", "sets", "ip", "f
 
 @cache
 def functions(newer: bool = True) -> Mapping[str, tuple[Overload, ...]]:
-    """Return all functions with their overloads, in the order of cel-go.
+    """Return the overloads of every CEL function by the function's name, in the order of cel-go.
 
-    If `newer` is False (before Kubernetes 1.37), the overloads of indexOf and lastIndexOf for lists
-    come before those for texts.
+    `newer` is False for versions before Kubernetes 1.37: indexOf and lastIndexOf have their
+    overloads for lists first.
     """
     found = _by_function((*_standard_lines(mixed=True), *_further_lines()))
     if not newer:

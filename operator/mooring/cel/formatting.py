@@ -95,10 +95,10 @@ def format_text(text: str, args: Value) -> Value:
 def formatted(
     text: str, count: int, clause: Callable[[str, int, int], str], checks: bool = False
 ) -> list[str]:
-    """Return the text in pieces, with each clause, such as %s, replaced by a formatted argument.
+    """Return the text in pieces; results of `clause` replace the clauses, for example %s.
 
-    `clause` returns the formatted argument; it gets the letter of the clause, the index of the
-    argument and the precision. With `checks`, there must be `count` clauses. Raises FormatError.
+    `clause` gets a clause's letter, the index of its argument and its precision. Raises FormatError
+    for a malformed clause and for more than `count` clauses; with `checks`, also for fewer.
     """
     made, at, used = list[str](), 0, 0
     while at < len(text):

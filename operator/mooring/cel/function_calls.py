@@ -80,8 +80,8 @@ def binding_of(
 ) -> Binding:
     """Return a call's implementation; `constants` has None for an argument that is no constant.
 
-    `newer` and `lenient` are as in `interpreter.plan`. Raises EvaluationCrash if a constant pattern
-    is malformed.
+    `newer` and `lenient` are as in `interpreter.plan`. Raises EvaluationCrash if a regular
+    expression is constant and malformed.
     """
     count = len(constants)
     if function in _PATTERNS and type(constants[1]) is str:

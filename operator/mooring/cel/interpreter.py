@@ -104,11 +104,10 @@ class _Planned:
 def plan(
     root: Expression, variables: Sequence[str], *, newer: bool, lenient: bool = False
 ) -> Program:
-    """Return the program of a checked tree that reads these variables.
+    """Return the program for a checked tree that reads these variables.
 
     `newer` selects the functions of Kubernetes 1.37. `lenient` selects CEL's own rules for
-    constants that cannot be converted, and for comparisons with NaN. Raises CompileError if an
-    operation on constants fails.
+    conversions of constants and for NaN. Raises CompileError if an operation on constants fails.
     """
     planner = _Planner(variables, newer, lenient)
     try:

@@ -165,9 +165,9 @@ def _contains(value: Value, items: Value) -> Value:
 
 
 def insert(target: Value, *entry: Value) -> Value:
-    """Return the map with a new entry; `entry` is a key and a value, or a map to add.
+    """Return the map `target` with more entries; `entry` is a key and a value, or a map.
 
-    Returns a Failure if the map has the key already.
+    Returns a Failure if `target` has a key already.
     """
     added = [entry] if len(entry) == 2 else [*entry[0].items()]
     for key, value in added:

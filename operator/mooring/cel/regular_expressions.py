@@ -106,7 +106,7 @@ def _compiled(pattern: str) -> Pattern | str:
 def compile_pattern(pattern: str) -> Pattern:
     """Return the compiled pattern; raise PatternError if it is malformed or too large.
 
-    Takes work from the evaluation's budget, even if the compiled pattern was cached.
+    Each call takes work from the evaluation's budget, also if the pattern was compiled before.
     """
     found = _compiled(pattern) if len(pattern) <= _LONGEST else "expression too large"
     if isinstance(found, str):

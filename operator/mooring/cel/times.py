@@ -38,13 +38,11 @@ _MOST: Final = 2**63 - 1
 
 
 def parse_integer(text: str) -> int:
-    """Parse an integer as Go's `strconv`; raise ValueError if it is malformed.
-
-    Digits after the 21st are dropped: the number is out of range in any case.
-    """
+    """Parse an integer as Go's `strconv`; raise ValueError if it is malformed."""
     found = _INTEGER.fullmatch(text)
     if found is None:
         raise ValueError("no number")
+    # A number with more digits is out of range in any case.
     return int(f"{found['sign']}0{found['digits'][:_MOST_DIGITS]}")
 
 
