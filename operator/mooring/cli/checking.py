@@ -150,7 +150,7 @@ class Report:
 def check_files(paths: Iterable[str], registry: Registry) -> Report:
     """Check the profiles in files, in folders with subfolders, and in standard input (-).
 
-    Files in folders are ignored if they have no Kubernetes objects.
+    A file in a folder is ignored if it has no Kubernetes object.
     """
     report, loader = Report(), ProfileLoader(registry)
     for path in paths:

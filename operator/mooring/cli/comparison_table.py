@@ -16,9 +16,9 @@ _MOST_ROWS: Final = 20
 def print_comparison(
     comparison: Comparison, output: str, plot: str | None, most: int | None
 ) -> int:
-    """Print the comparison, write its picture to `plot`, and return the exit code.
+    """Print the comparison and return the exit code; draw a picture if `plot` names a file.
 
-    The table of moved pods has at most `most` rows; with the output `wide` it has all rows.
+    The table of moved pods has at most `most` rows, but all rows with the output `wide`.
     """
     if plot is not None:
         write_picture(comparison, plot)

@@ -41,9 +41,9 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def for_kubectl() -> None:
-    """Print completions of the last argument; `kubectl_complete-mooring` calls this function.
+    """Print completions of the last command-line argument, for `kubectl_complete-mooring`.
 
-    Each line has a value, a tab and its help; the last line is cobra's directive.
+    Each line has a value, a tab and the value's help; the last line is a directive of cobra.
     """
     *words, incomplete = sys.argv[1:] or [""]
     main: click.Command = import_module("mooring.__main__").main

@@ -125,10 +125,10 @@ def print_json(value: Any) -> None:
 
 
 def with_escapes(document: str) -> str:
-    """Return the JSON or YAML document with escapes for control characters.
+    """Return the JSON or YAML document with its control characters escaped.
 
-    The escapes stand for the same characters. Control characters outside ASCII must be within
-    double quotes.
+    A parser reads the same values from both documents. Control characters outside ASCII must be
+    within double quotes.
     """
     if document.isascii() and "\x7f" not in document:
         return document
@@ -171,10 +171,8 @@ def _escaped(text: str, more: str = "") -> str:
 
 
 def printable(value: Any) -> Any:
-    """Return the JSON value with escapes for the control characters in its texts.
-
-    Users can write any character into some fields, for example the name of a claim.
-    """
+    """Return the JSON value with the control characters in its texts escaped."""
+    # Users can write any character into some fields, for example the name of a claim.
     if isinstance(value, str):
         return printable_text(value)
     if isinstance(value, dict):
@@ -213,10 +211,10 @@ def table_lines(
     prose: Container[str] = (),
     width: int | None = None,
 ) -> list[str]:
-    """Return the lines of a table with at most `width` characters per line; None is no limit.
+    """Return the lines of a table; if `width` is given, no line has more characters.
 
-    Columns in `numbers` are aligned to the right. Columns in `prose` must come last; only their
-    text is folded.
+    `numbers` and `prose` contain column heads. Columns in `numbers` are aligned to the right.
+    Columns in `prose` must come last; their text is folded.
     """
     return [line for lines in _table(head, [*rows], numbers, prose, width) for line in lines]
 

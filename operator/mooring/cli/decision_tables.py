@@ -96,14 +96,14 @@ def print_attempts(attempts: Iterable[SimulatedAttempt], output: str) -> Summary
 
 
 def write_json(attempts: Iterable[SimulatedAttempt], out: BinaryIO) -> Summary:
-    """Write `{"decisions": [...], "summary": {...}}`; return the summary.
+    """Write the decisions and their summary as one JSON object; return the summary.
 
-    Each decision is one line. It is written before the next attempt is read, because all decisions
-    together may not fit into memory.
+    The object has the keys `decisions` and `summary`. Each decision is one line.
     """
     summary = Summary()
     out.write(b'{"decisions": [')
     separator = b"\n"
+    # All decisions together may not fit into memory.
     for attempt in attempts:
         summary.count(attempt)
         out.write(separator + _with_escapes(dumps(attempt.decision)))

@@ -51,10 +51,9 @@ def _is_list(field: str) -> bool:
 def differences(
     before: Sequence[LoadedProfile], after: Sequence[LoadedProfile]
 ) -> list[Difference]:
-    """Return the differences by profile, in the order of a profile's fields.
+    """Return the differences between profiles of the same name, profile by profile.
 
-    It compares profiles of the same name. If each side has only one profile, it compares the two
-    even if their names differ.
+    If `before` and `after` have one profile each, the two are compared even if their names differ.
     """
     if len(before) == len(after) == 1:
         return list(_between(before[0], after[0]))

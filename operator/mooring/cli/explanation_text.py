@@ -27,10 +27,9 @@ _WORDS: Final = {
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about the decision: its message, its nomination, rejections by plugin, and ties.
+    """Yield lines about a decision: message, nomination, rejections, ties, and shortened tables.
 
-    Nodes that a plugin rejected for the same reasons share a line. The last lines say which tables
-    are shortened.
+    Nodes that a plugin rejected for the same reasons share a line.
     """
     if decision["message"]:
         yield decision["message"]
@@ -77,9 +76,9 @@ def time_lines(path: Mapping[str, Any]) -> Iterator[str]:
 
 
 def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield, for each step, the time since the first step, and the step in words.
+    """Yield a row for each step of a pod's path: the time since the first step, and the step.
 
-    The time is "" if it equals that of the step before. The step `seen` has its date.
+    The time is "" if the row before has the same time.
     """
     steps, before = path["steps"], ""
     for number, step in enumerate(steps):
@@ -115,9 +114,9 @@ def _seconds(first: str, last: str) -> float:
 def score_table(
     scores: Mapping[str, Any], most: int | None = None
 ) -> tuple[Sequence[str], list[Sequence[str]], Sequence[str]]:
-    """Return a table of nodes with their scores: its head, its rows, and its numeric columns.
+    """Return a table of scores per node: its head, its rows, and the heads of numeric columns.
 
-    The table has at most `most` rows, the best nodes first.
+    The table has at most `most` rows, the best nodes first; None means all nodes.
     """
     shown = [*scores.items()][:most]
     plugins = sorted(
@@ -141,11 +140,7 @@ def zero_scores(scores: Mapping[str, Any], most: int | None = None) -> Iterator[
 
 
 def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about the group: its phase and cause, what it waits for and what would help.
-
-    Then come its members by state, its topology, and the last decision with the domains that it
-    tried.
-    """
+    """Yield lines about the group: its phase, what would help, its members, its last decision."""
     yield f"pod group {group['podGroup']} ({group['source']}): {group['phase']}"
     if group["message"]:
         yield f"  {group['message']}"
@@ -228,9 +223,9 @@ def _place(suggestion: Mapping[str, Any]) -> str:
 
 
 def claim_lines(found: Mapping[str, Any], said: str | None) -> Iterator[str]:
-    """Yield the error in the claims, the state of each claim, and why its requests get no devices.
+    """Yield lines about a pod's claims: their error, states, and why requests get no devices.
 
-    An error that equals `said` is left out, because the user has read it already.
+    The error is left out if it equals `said`, an error that the user has read already.
     """
     if found.get("error") and found["error"] != said:
         yield f"  its claims: {found['error']}"

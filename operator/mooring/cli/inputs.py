@@ -25,8 +25,8 @@ def files_and_cluster(
 ) -> Iterator[Manifest]:
     """Return the objects of the files, and of the cluster if `cluster` is True or no file is given.
 
-    Raises UsageError if --kubeconfig or --context is given but not used. With `asked_elsewhere`,
-    the caller itself uses these options.
+    Raises UsageError if --kubeconfig or --context is given but not used. `asked_elsewhere` means
+    that the caller uses them itself.
     """
     if (kubeconfig or context) and files and not (cluster or asked_elsewhere):
         raise click.UsageError("--kubeconfig and --context need --cluster beside FILEs")

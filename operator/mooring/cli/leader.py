@@ -103,10 +103,9 @@ class Following:
         self._has_answered = False
 
     def ask(self, question: Callable[[], _Found]) -> _Found:
-        """Call `question` until the leading replica answers; return the answer.
+        """Call `question` until the leading replica can be reached; return the answer.
 
-        The reason for waiting is printed once. It waits only after LeaderUnreachableError, and only
-        if an earlier question was answered; every other error is raised.
+        Raises LeaderUnreachableError at once if no earlier question was answered.
         """
         is_said = False
         while True:
@@ -160,8 +159,8 @@ class Leader:
     ) -> ssl.SSLContext:
         """Return the TLS context for the leading replica, with the kubeconfig's client certificate.
 
-        With `pinned` (PEM), only that certificate is accepted. Raises InputError if a certificate
-        cannot be used.
+        If `pinned` (PEM) is not "", the context accepts only this certificate. `in_forward` says
+        whether the connection is a port-forward. Raises InputError if a certificate cannot be used.
         """
         authority = self.certificate_authority
         # In a port-forward, the API server and the kubelet connect to the right pod.
@@ -184,10 +183,10 @@ class Leader:
 def answer_of(
     leader: Leader, target: str, field: str, absent: str = "", body: bytes | None = None
 ) -> dict[str, Any] | None:
-    """Return the JSON object that the leading replica's endpoint at `target` returns.
+    """Ask the leading replica for `target` (POST if there is a `body`); return the JSON object.
 
-    With a `body`, the request is a POST. The object must have `field`. Returns None for a 404 that
-    contains `absent`. Raises InputError for every other answer.
+    Returns None for a 404 whose text contains `absent`. Raises InputError for any other answer that
+    is no JSON object with the key `field`.
     """
     status, answer = _read(leader, target, body)
     if status == 404 and absent and absent in _one_line(answer):
@@ -302,10 +301,9 @@ class LeadingReplica:
 
 @asynccontextmanager
 async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterator[LeadingReplica]:
-    """Yield the leading replica's endpoints: at --server, on this machine, or in a pod.
+    """Yield the leading replica: at --server, at the Lease's URL, or in a pod by a port-forward.
 
-    An address in the Lease is used only if it is on this machine
-    (docs/adr/0020-a-leader-outside-the-cluster.md). A leader in a pod is reached by a port-forward.
+    The Lease's URL must be on this machine (docs/adr/0020-a-leader-outside-the-cluster.md).
     """
     if leader.server is not None:
         url, host = _url_and_host(leader.server)
@@ -326,7 +324,7 @@ async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterat
 def _published_replica(
     connection: Connection, leader: Leader, published: dict[str, str]
 ) -> LeadingReplica:
-    """Return the replica at the URL in the Lease; raise InputError if that is another machine."""
+    """Return the replica at the URL in the Lease; raise InputError if it is not on this machine."""
     given = published.get(SERVER, "")
     if not _PLAIN_URL.fullmatch(given):  # it is printed, and may be copied into a shell
         raise InputError(f"the annotation {SERVER} of the Lease is no URL: {given[:100]!r}")

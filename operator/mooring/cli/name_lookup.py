@@ -74,7 +74,7 @@ def complete_pods_with_type(
 ) -> list[str]:
     """Return pods and pod groups that begin with `incomplete`, as pod/NAME or podgroup/NAME.
 
-    As long as `incomplete` has no slash, return the words that may stand before the slash.
+    If `incomplete` has no slash yet, returns words that may stand before the slash.
     """
     if "/" not in incomplete:
         return [kind for kind in _KINDS if kind.startswith(incomplete)]

@@ -14,9 +14,9 @@ _MOST_CAUSES: Final = 3
 
 
 def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:
-    """Yield how many pods are pending, by cause and by owner, from an answer of /debug/pending.
+    """Yield lines with the number of pending pods, by cause and by owner.
 
-    `namespace` is the namespace of the question; "" means all namespaces.
+    `found` is the answer of /debug/pending for `namespace`; "" means all namespaces.
     """
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     total = found["total"]

@@ -49,10 +49,9 @@ class Reading:
             yield tuple(labels.get(key, "") for key in keys), value
 
     def increases(self, before: "Reading") -> "Reading":
-        """Return how much each counter has grown since `before`; `time` is the seconds in between.
+        """Return how much each counter has grown since the reading `before`.
 
-        A counter that is smaller than before has started at zero, because another replica leads
-        now.
+        `time` of the result is the number of seconds between the two readings.
         """
         found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
         for name, samples in self.values.items():
@@ -60,5 +59,6 @@ class Reading:
             grown = found[name] = dict[frozenset[tuple[str, str]], float]()
             for labels, value in samples.items():
                 was = earlier.get(labels, 0.0)
+                # a smaller counter has started at zero: another replica leads now
                 grown[labels] = value - was if value >= was else value
         return Reading(self.time - before.time, found)

@@ -96,7 +96,7 @@ def _pending(leader: Leader) -> dict[str, Any] | None:
 
 
 def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the changes between two readings as JSON values; rates are per second.
+    """Return a JSON object about the time between two readings; all rates are per second.
 
     `waiting` is the answer of /debug/pending at the end of the interval; None if the user may not
     read it.
