@@ -25,12 +25,12 @@ _Sees = Callable[[PodRef], bool]
 def dumps(document: Any, sees: _Sees | None = None) -> bytes:
     """Return the document as JSON, without the names of pods for which `sees` returns False.
 
-    Characters that UTF-8 cannot encode are replaced, because plugins may return such characters.
+    If `sees` is None, all names stay. Characters that UTF-8 cannot encode are replaced.
     """
     value_of = partial(_value_of, sees) if sees is not None else _whole_value_of
     try:
         return orjson.dumps(document, value_of, orjson.OPT_PASSTHROUGH_DATACLASS)
-    except TypeError:
+    except TypeError:  # plugins may return characters that UTF-8 cannot encode
         return orjson.dumps(_replaced(document, value_of))
 
 

@@ -77,9 +77,10 @@ class Pending(Protocol):
         """Return the namespaces with pending pods; the namespace with the most pods comes first."""
 
     def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
-        """Return the pods by state, cause and owner; show those of namespaces in `visible`.
+        """Return the pods by state, cause and owner.
 
-        Other pods are only counted. If `namespace` is given, other namespaces are left out.
+        Pods are named only if their namespace is in `visible`; other pods are counted. If
+        `namespace` is given, only its pods are returned.
         """
 
 

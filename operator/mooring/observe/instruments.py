@@ -18,10 +18,8 @@ _VALUE: Final = 256
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return `count` upper bounds; each bound is `factor` times the bound before.
-
-    The computation is that of Go's client, so that the `le` labels agree to the last digit.
-    """
+    """Return `count` upper bounds; each bound is `factor` times the bound before."""
+    # Computed as by Go's client: the `le` labels agree to the last digit.
     bounds = [start]
     while len(bounds) < count:
         bounds.append(bounds[-1] * factor)

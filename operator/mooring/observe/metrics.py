@@ -422,7 +422,7 @@ class Metrics(Collector, DeviceMetrics):
         self._preemption_attempts.child().add()
 
     def preempted(self, victims: int, violations: int) -> None:
-        """Count the victims of a single pod, without pods that were already terminating.
+        """Count a preemption by a single pod; pods that were already terminating are no victims.
 
         `violations` is the number of victims whose eviction violates a disruption budget.
         """
@@ -432,10 +432,10 @@ class Metrics(Collector, DeviceMetrics):
     def pod_group_preempted(
         self, victims: int, violations: int, disruptions: tuple[int, int]
     ) -> None:
-        """Count the victims of a pod group; for `victims` and `violations` see `preempted`.
+        """Count a preemption by a pod group; for `victims` and `violations` see `preempted`.
 
-        `disruptions` has the number of single pods among the victims, and the number of groups that
-        are evicted as a whole.
+        `disruptions` has two numbers: the single pods among the victims, and the groups that are
+        evicted as a whole.
         """
         self._group_preemptions.child(_POD_GROUP, Status.SUCCESS).add()
         self._group_victims.child(_POD_GROUP).observe(victims)
@@ -526,11 +526,14 @@ class Metrics(Collector, DeviceMetrics):
         self._shadow_pods.child(profile, result).add()
 
     def shadow_node(self, profile: str, choice: str, utilization: float, balance: float) -> None:
-        """Count the node that was chosen for a pod.
+        """Record how full the node is that was chosen for a pod.
 
-        `choice` is "bound" for the node to which the pod was bound, and "shadow" for the profile's
-        node. `utilization` is the mean of the node's requested shares of cpu and memory, `balance`
-        is 1 minus their standard deviation.
+        Args:
+            profile: A profile in mode Shadow.
+            choice: "bound" for the node to which the pod was bound, "shadow" for the node that the
+                profile chose.
+            utilization: The mean of the node's requested shares of cpu and memory.
+            balance: 1 minus the standard deviation of these two shares.
         """
         self._shadow_utilization.child(profile, choice).observe(utilization)
         self._shadow_balance.child(profile, choice).observe(balance)

@@ -4,8 +4,7 @@
 def printable(text: str) -> str:
     """Return the text in one line, with unprintable characters escaped as in Python.
 
-    Control characters, including C1, and characters that change the direction of text count as
-    unprintable.
+    Control characters and characters that change the direction of text are unprintable.
     """
     if text.isprintable():
         return text

@@ -376,8 +376,8 @@ class DecisionLog:
     ) -> StateTimes | None:
         """Begin the path of a pod without a node, or reopen an ended path; return the pod's times.
 
-        `known` are the times of a pod that is in the queue already. A log that keeps nothing
-        returns `known`.
+        `known` are the times of a pod that is already in the queue. If `limit` is 0, nothing is
+        kept and `known` is returned.
         """
         path = self._find(uid)
         if path is not None and uid not in self._ended:
@@ -405,9 +405,10 @@ class DecisionLog:
             self._admit(uid, RecordedStep.NO_PROFILE, None, now)
 
     def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
-        """Record that the pod is in the queue, or that `gate` keeps it out; ignore a repetition.
+        """Record that the pod is in the queue (`gate` is None), or that a gate keeps it out.
 
-        `gate` is the name of a PreEnqueue plugin, or "" if there is another reason.
+        `gate` is the name of a PreEnqueue plugin, or "" for another reason. Repetitions are
+        ignored.
         """
         self._admit(uid, RecordedStep.QUEUED if gate is None else RecordedStep.GATED, gate, now)
 
@@ -427,10 +428,10 @@ class DecisionLog:
         scored: int | None = None,
         rejected: int | None = None,
     ) -> None:
-        """Record the decision about the pod, and its nomination if it has one.
+        """Record the decision about a pod, and the pod's nomination if it has one.
 
-        `cause` is a short reason why the pod got no node. If the caller has shortened the tables in
-        `decision`, `scored` and `rejected` are their full sizes.
+        `cause` is a short reason why the pod got no node. `scored` and `rejected` are the numbers
+        of all scored and rejected nodes, if `decision` has only some of them.
         """
         if not self.limit:
             return
@@ -505,9 +506,10 @@ class DecisionLog:
         return [*path.decided(wall)] if path is not None else []
 
     def latest(self, namespace: str = "") -> list[KeptDecision]:
-        """Return the last decision about each of the pods that changed last, the newest first.
+        """Return the newest decision about each of the most recently changed pods, newest first.
 
-        It returns at most `LATEST` decisions, for pods of the namespace; "" means all namespaces.
+        There are at most `LATEST` decisions. `namespace` restricts the pods; "" means all
+        namespaces.
         """
         wall = self._wall_time()
         found = islice(self._newest(namespace, decided=True), LATEST)
@@ -541,11 +543,11 @@ class DecisionLog:
         return [PodRef(*victim) for victim in nominated["victims"]] if nominated is not None else ()
 
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
-        """Yield short records of the `limit` pods that changed last, the newest first.
+        """Yield a summary of each of the `limit` pods that changed most recently, newest first.
 
-        The namespace "" means all namespaces. The pods are chosen at once; a record is made when
-        the caller reads it.
+        `namespace` restricts the pods; "" means all namespaces.
         """
+        # The pods are chosen now; a summary is made when the caller reads it.
         chosen, wall = [*islice(self._newest(namespace), limit)], self._wall_time()
         return (_summary(path, wall) for path in chosen)
 

@@ -190,10 +190,8 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def as_file(content: bytes) -> Iterator[str]:
-    """Yield the path of a temporary file with this content, in memory if the system supports it.
-
-    The ssl module loads keys only from files, and a container's file system may be read-only.
-    """
+    """Yield the path of a temporary file with this content, in memory if the system supports it."""
+    # The ssl module loads keys only from files; a container's file system may be read-only.
     if sys.platform == "linux":
         descriptor = os.memfd_create("mooring-tls")
         try:

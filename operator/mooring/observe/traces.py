@@ -322,7 +322,7 @@ class _PodSpans:
     def take(self, noted: NotedStep, offset: float) -> None:
         """Keep the step of an open attempt, or make the spans that end with this step.
 
-        The times of steps plus `offset` are seconds since the epoch.
+        A step's time plus `offset` is in seconds since the epoch.
         """
         uid, step = noted.uid, noted.step
         if step is RecordedStep.ASSUMED:

@@ -60,9 +60,10 @@ class Viewer:
         return await self.may(pod_read())
 
     async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Return the part of `namespaces` in which the user may get pods.
+        """Return the namespaces among `namespaces` in which the user may get pods.
 
-        If the user may not get all pods, only the first `MOST_NAMESPACES` are checked.
+        If the user may not get the pods of every namespace, only the first `MOST_NAMESPACES` are
+        checked.
         """
         names = tuple(dict.fromkeys(namespaces))
         if await self.sees_all_pods():
