@@ -59,10 +59,9 @@ class Estimate:
 
 
 def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
-    """Return an estimate for each node that has some of these equal pods, in the order of rows.
+    """Return an estimate for each node of these equal pods, in the order of rows.
 
-    Returns None if no estimate is possible: a PreFilter plugin rejects the pods, or a filter
-    assigns devices to them.
+    Returns None if a PreFilter plugin rejects the pods, or if a filter assigns devices to them.
     """
     by_row: dict[int, list[Pod]] = {}
     anew: Pod | None = None

@@ -171,9 +171,9 @@ class GainingPod:
 
 
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
-    """Return the pods of `alike` that may gain for the goals Violations or Spread.
+    """Return the pods of `alike` whose move may serve the goals Violations or Spread.
 
-    If a pod would gain but must not move, the plan records the reason instead.
+    Pods that must not move are left out; the plan records the reason.
     """
     movable, moved = planning.movable, planning.moved
     pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
@@ -212,10 +212,10 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
 
 
 def improvement(planning: Planning, pod: Pod) -> Step | None:
-    """Return the step that moves the pod to the node that a decision would choose now.
+    """Return a step that moves the pod to the node that a decision would choose now.
 
-    Returns None if there is no such step, or if it serves no goal of the profile. If the pod
-    violates a filter and fits nowhere else, the plan records this.
+    Returns None if the pod would stay or fits nowhere, or if the move serves no goal of the
+    profile.
     """
     found, section = compared(planning, pod), planning.section
     if found is None:

@@ -30,9 +30,9 @@ class MakingRoom:
     """Why the last group, or some of its members, did not fit without moves; "" otherwise."""
 
     def for_pod(self, pod: Pod) -> bool:
-        """Make room for the pod by a step if needed; return whether the pod fits then.
+        """Make room for the pod by moves if needed; return whether the pod fits on a node now.
 
-        A pod that fits keeps its room in all later trials of the plan.
+        The room stays reserved for the pod in all later trials of the plan.
         """
         planning = self.planning
         if why_not(planning, pod):
@@ -47,9 +47,9 @@ class MakingRoom:
         return True
 
     def for_group(self, group: PodGroupState) -> bool:
-        """Make room for the group by a step if needed; return whether the group fits then.
+        """Make room for the group by moves if needed; return whether enough members fit now.
 
-        The members that fit keep their room in all later trials of the plan.
+        The room stays reserved for these members in all later trials of the plan.
         """
         planning = self.planning
         members = [pod for pod in group.unscheduled.values() if not why_not(planning, pod)]

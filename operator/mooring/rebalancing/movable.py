@@ -88,8 +88,8 @@ class Movable:
     def refusal(self, pod: Pod, *, with_group: bool = False) -> str | None:
         """Return why the placed pod may not be moved; None if it may.
 
-        The text completes "the pod ...". With `with_group`, all members of the pod's group are
-        moved together.
+        The text completes the sentence "the pod ...". `with_group` means that all members of the
+        pod's group are moved together.
         """
         checks = (self._of_its_kind, self._of_its_owner, self._of_its_decision, self._of_its_state)
         if self.cluster.pod_groups.key_of(pod) is not None and not (

@@ -50,10 +50,9 @@ class _Packing:
             self._accept(node.name, moves)
 
     def move_past(self, node: _InUse) -> None:
-        """Empty a node to which pods move, if these pods and its own pods fit elsewhere.
+        """Empty a target of earlier moves, if the arriving pods and its own pods fit elsewhere.
 
-        Pods that would move to this node go directly to their final nodes, so that no pod moves
-        twice.
+        The moves of the arriving pods get new targets, because no pod may move twice.
         """
         own = self._own(node.name)
         if not 0 < len(own) <= self.planning.moves_left:
@@ -120,9 +119,9 @@ class _Packing:
 
 
 def pack(planning: Planning) -> None:
-    """Add a step for each node that can be emptied, the nodes with the fewest pods first.
+    """Add a step to the plan for each node that can be emptied; nodes with few pods come first.
 
-    Pods move to nodes that stay in use; if possible, to nodes that cannot be emptied.
+    Pods move to nodes that stay in use, preferably to nodes that cannot be emptied.
     """
     in_use = {each.name: each for each in _in_use(planning)}
     order = [each for each in in_use.values() if each.pods is not None]

@@ -157,10 +157,9 @@ class PlanTrial:
         return not search.rejections(row) and not search.rejections_with_nominated(row)
 
     def why_impossible(self, moves: Sequence[Move]) -> Why | None:
-        """Make these moves together and return None, or return why they are impossible.
+        """Make these moves together; return None, or the reason if they are impossible.
 
-        If they are impossible, the caller must undo the changes. Raises PluginFailed if a plugin
-        fails.
+        The caller must undo the changes of impossible moves. Raises PluginFailed if a plugin fails.
         """
         # All pods leave before the first pod comes.
         for move in moves:
@@ -208,9 +207,9 @@ class PlanTrial:
     def best_fit(
         self, pod: Pod, nodes: Collection[str], *, last: Collection[str] = ()
     ) -> str | None:
-        """Return the fullest of these nodes on which the pod fits; None if it fits on none.
+        """Return the fullest of `nodes` on which the pod fits; None if it fits on none.
 
-        A node in `last` is returned only if the pod fits on no other node.
+        A node in `last` is returned only if the pod fits on no other of `nodes`.
         """
         self.budget.spend(1)
         rows = self._found(lambda: self.what_if.feasible_rows(pod, self.pipeline))
@@ -250,7 +249,8 @@ class PlanTrial:
     def share_of(self, pod: Pod) -> float:
         """Return the pod's dominant share; 0.0 if it requests nothing.
 
-        This is the largest quotient of a request and the allocatable amount of all nodes.
+        The dominant share is the largest of its requests, each divided by what all nodes can
+        allocate.
         """
         nodes = self.cluster.nodes
         return max(

@@ -44,10 +44,9 @@ _NOT_WHOLE: Final = "is in a group of which not all members are on nodes"
 def takes_of(
     profiles: Profiles, entry: ActiveProfile, cluster: ClusterView
 ) -> Callable[[Pod], bool]:
-    """Return a function that says whether a pod belongs to the profile.
+    """Return a function that says whether the profile `entry` decides about a pod.
 
-    Pods of other schedulers belong to a profile in mode Shadow that decides about them for
-    comparison.
+    A profile in mode Shadow decides about pods of other schedulers, for comparison.
     """
     of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of
 
@@ -59,10 +58,10 @@ def takes_of(
 
 
 def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) -> Plan:
-    """Return the plan; `planning` must not have any change yet.
+    """Return a plan of moves; `planning` must not have any change yet.
 
-    With `only_for`, the plan has only the fewest moves that make room for this pending pod or
-    group.
+    If `only_for` is given, the plan has only the fewest moves that make room for this pending pod
+    or group.
     """
     pods, examined, left_out = 0, None, False
     with planning.undone():
@@ -171,9 +170,9 @@ def _is(pod: Pod, wanted: PodRef) -> bool:
 
 
 def in_final_order(planning: Planning) -> list[Step]:
-    """Make the steps again, the highest gain per move first; return those that are possible.
+    """Make the steps again, sorted by gain per move; return the possible steps.
 
-    If a step is impossible in this order, the steps are made in the order in which they were found.
+    If a step is impossible in this order, all steps keep the order in which they were found.
     """
     found = planning.steps
     wanted = sorted(found, key=lambda step: -step.gain_per_move)

@@ -61,9 +61,9 @@ class Rebalancer:
                 task.cancel()
 
     def profile_found(self, name: str, uid: str, status: Mapping[str, Any]) -> None:
-        """Record the profile's uid and, when it is first found, its stored status.
+        """Record the profile's uid; on the first call for a profile also its stored status.
 
-        The caller puts the profile in force later.
+        Call it before the profile is put in force.
         """
         if name not in self._records:
             self._records[name] = self._new_record(name)

@@ -132,13 +132,11 @@ class FormerMove:
         return self.shown.owner
 
     def may_end_with(self, pod: Pod) -> bool:
-        """Return whether this pod may be the replacement of the moved pod.
-
-        A pod in another namespace is not the replacement, even if it names the controller's uid.
-        """
+        """Return whether this pod may be the replacement of the moved pod."""
         owner, shown = pod.owner, self.shown
         if owner is None or owner.uid != shown.owner:
             return False
+        # A pod in another namespace may name the controller's uid, too.
         if pod.namespace != shown.pod.partition("/")[0]:
             return False
         is_named = owner.kind != "StatefulSet" or pod.key == shown.pod
@@ -148,10 +146,10 @@ class FormerMove:
 def take_ended(
     moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
-    """Remove moves that have ended or timed out; return the uids to give to `Rests.rest`.
+    """Remove moves that have ended or timed out; return uids for `Rests.rest`.
 
-    These are the uids of replacements, or of controllers whose move has timed out. They are added
-    to `known`. `now` is on the monotonic clock.
+    Each uid is that of a replacement, or of the controller if the move has timed out. The uids are
+    also added to `known`. `now` is on the monotonic clock.
     """
     owners = {each.owner for each in moves}
     ready, found = list[Pod](), list[str]()
@@ -258,11 +256,10 @@ class Record:
         self._last.append(MoveEnded.model_validate(last))
 
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
-        """Restore the moves and counts of a former leader from `raw`, the status of rebalancing.
+        """Restore a former leader's moves and counts from `raw`, the status of rebalancing.
 
-        Pods and controllers that must not be moved yet are added to `rests`.
-
-        Raises ProfileInvalid or ManifestError if the status is malformed.
+        Pods and controllers that must not be moved yet are added to `rests`. Raises ProfileInvalid
+        or ManifestError if the status is malformed.
         """
         status = read(RebalancingStatus, raw, "status.rebalancing")
         limits, since = section.limits, self._seconds_since(status.observed_time)

@@ -117,9 +117,9 @@ class RebalancingReport:
 def plan_report(
     profile: str, section: Rebalancing, plan: Plan, time: str | None = None
 ) -> PlanReport:
-    """Return the plan as a document, with the `time` (RFC 3339) when it was made, if that is known.
+    """Return the plan as a document; `with_nodes` adds its `nodes`.
 
-    The document has no `nodes`; `with_nodes` adds them.
+    `time` says when the plan was made (RFC 3339); None if this is unknown.
     """
     refused = sorted(plan.refused.items(), key=lambda item: (-item[1], item[0]))
     return PlanReport(
@@ -155,9 +155,10 @@ def planned_step(step: Step, only: Move | None = None) -> PlannedStep:
 
 
 def with_nodes(report: PlanReport, cluster: ClusterView) -> PlanReport:
-    """Return the plan with `nodes`: how full the nodes are now and after the moves, by name.
+    """Return the report with `nodes`: how full each node of the moves is now and after the moves.
 
-    Nodes that no longer exist are left out. A pod that has left its source is not counted.
+    Nodes are sorted by name. Nodes that no longer exist, and pods that have left their source, are
+    ignored.
     """
     coming: dict[str, list[Pod]] = {}
     leaving: dict[str, list[Pod]] = {}

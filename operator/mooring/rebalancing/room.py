@@ -68,10 +68,10 @@ class RoomSearch:
         *,
         depth: int = _DEPTH,
     ) -> Room | None:
-        """Return a node for the pod, and the fewest moves found after which it fits there.
+        """Find a node where the pod fits after the fewest moves; return the node and the moves.
 
-        There are at most `most` moves. If `nodes` is given, the node is one of `nodes`. The trial
-        is unchanged afterwards.
+        Returns None if no node is found with at most `most` moves. If `nodes` is given, only these
+        nodes are tried. The trial is unchanged afterwards.
         """
         planning, best = self.planning, None
         name = planning.decided(pod) if nodes is None else planning.best_fit(pod, nodes)

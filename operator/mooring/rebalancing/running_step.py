@@ -101,10 +101,10 @@ class RunningStep:
         return None
 
     def why_not(self, moves: Sequence[Move], resting: Collection[str]) -> Why | None:
-        """Return why the step's next moves must not be made now; None if they may.
+        """Return why these moves must not begin now; None if they may begin.
 
-        Pods and controllers in `resting` must not move. Raises AttemptTooLongError if this takes
-        too long; the next call continues.
+        Pods and controllers with a uid in `resting` must not move. Raises AttemptTooLongError if
+        the check takes too long; the next call continues it.
         """
         trial = self._trial(resting)
         for move in moves:
@@ -128,9 +128,9 @@ class RunningStep:
             return text_of(failed)
 
     def hold_room(self) -> None:
-        """Nominate a placeholder for each waiting pod, before the next moves begin.
+        """Nominate a placeholder for each waiting pod; placeholders keep room for the pods.
 
-        No placeholder is nominated to a node to which a pod of this step will still move.
+        A node gets no placeholder as long as a pod of this step must still move to it.
         """
         to_come = self.step.moves[self.begun :], (each.move for each in self.under_way)
         targets = {move.target for move in chain.from_iterable(to_come)}

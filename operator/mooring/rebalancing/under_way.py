@@ -129,10 +129,7 @@ class ExpectedReplacements:
         self.moves: list[UnderWay] = []
 
     def keep(self, under_way: UnderWay) -> None:
-        """Keep room on the move's target, and expect the replacement from now on.
-
-        The placeholder is a copy of the pod that the controller will create.
-        """
+        """Keep room for the replacement on the move's target, and expect it from now on."""
         state, move = self._state, under_way.move
         node = state.nodes.nodes[state.nodes.row_of[move.source]]
         if node is None:
@@ -166,13 +163,10 @@ class ExpectedReplacements:
             self._state.pass_nomination(place_uid(expected.move.pod.uid), pod)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Withdraw the placeholder of each expected replacement that first appears on a node.
-
-        Such a pod was bound before the watch showed it without a node. The move gets it as its
-        `replacement`.
-        """
+        """Withdraw the placeholder of each replacement that is on a node when it first appears."""
         if not self.moves:
             return
+        # Such a pod was bound before the watch showed it without a node.
         for event in events:
             pod = event.after
             if event.kind is not Kind.POD or event.action is not Action.ADD:
