@@ -42,9 +42,10 @@ _Bars = Mapping[str, Sequence[_Block]]
 
 
 def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: str) -> None:
-    """Write the nodes before and after these plans to a file that ends with .svg or .png.
+    """Draw the nodes before and after the plans into an SVG or PNG file.
 
-    Raises InputError for another ending, if the file cannot be written, and for PNG without Pillow.
+    Raises InputError if `path` ends with neither .svg nor .png, if the file cannot be written, or
+    if Pillow is missing for PNG.
     """
     moves = [move for plan in plans for move in plan.moves]
     names = _shown(cluster, moves)

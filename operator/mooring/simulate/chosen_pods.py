@@ -62,10 +62,7 @@ class ChosenPods:
     targets: tuple[TypeAndName, ...] = ()
 
     def checked(self, inputs: Inputs) -> ChosenPods:
-        """Check that the chosen objects exist, and return this object.
-
-        Raises InputError if a chosen object is neither a pod nor a controller of the inputs.
-        """
+        """Return this object; raise InputError if the inputs lack a chosen pod or controller."""
         if not self.targets:
             return self
         known = {named for key, names in _pods(inputs) if self._is_in(key) for named in names}
@@ -137,8 +134,8 @@ def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
     """Remove the selected pods from the state; return inputs in which these pods are pending.
 
-    Terminating pods and static pods keep their nodes. Claims for devices that nobody uses any more
-    are freed.
+    Terminating and static pods keep their nodes. Claims for devices are freed if no other pod uses
+    them.
     """
     running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
     taken = []

@@ -183,7 +183,7 @@ def compare(
         order: If given, only these pods ("namespace/name") are placed, in this order.
         pool_label: The node label that names a node's pool, instead of `POOL_LABELS`.
         seed: Chooses among nodes of equal score.
-        progress: Gets the attempts with the new policy, and their final number; yields them again.
+        progress: Called with the attempts of the new policy and their number; yields them again.
 
     Raises:
         InputError: if no pod is selected, a policy has no profile `as_profile`, or the old policy
@@ -232,7 +232,7 @@ def compare(
 
 
 def recorded_order(path: str) -> list[str]:
-    """Return the pods of a file's decision records, in the order of `arrival_order`.
+    """Return the pods of a file's decision records, in the order of their arrival.
 
     Raises InputError if the file has no decision records.
     """
@@ -245,9 +245,9 @@ def recorded_order(path: str) -> list[str]:
 
 
 def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the pods of decision records in the order in which the scheduler first saw them.
+    """Return each pod of the decision records once, in the order in which pods were first seen.
 
-    Each pod is returned once. Records without times keep their order.
+    Records without times come first, in the given order.
     """
     timed = sorted(records, key=lambda record: (record.get("seen") or "", record.get("time") or ""))
     return [*dict.fromkeys(str(record["pod"]) for record in timed)]
@@ -300,9 +300,10 @@ def _side(
 
 
 def pool_of(labels: Mapping[str, str], label: str | None = None) -> str:
-    """Return the value of `label`, or of the first of `POOL_LABELS` if `label` is None.
+    """Return the pool of a node with these labels: the value of the label `label`.
 
-    The value is "(none)" if the node has no such label.
+    If `label` is None, the first of `POOL_LABELS` that the node has is used. Returns "(none)" if
+    the node has no such label.
     """
     keys = POOL_LABELS if label is None else (label,)
     return next((labels[key] for key in keys if key in labels), _NO_POOL)
@@ -398,9 +399,9 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNo
 
 
 def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
-    """Group the moves: each list has pods of one controller that change in the same way.
+    """Group the moves: each list has pods of one controller with the same kind of change.
 
-    Pods that lose their node come first, then pods that gain a node.
+    Pods that lose their node come first; pods that get another node come last.
     """
     groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):

@@ -50,9 +50,9 @@ def is_new(raw: Mapping[str, Any]) -> bool:
 
 
 def generated_names(base: str, seed: list[str], first: int = 0, step: int = 1) -> Iterator[str]:
-    """Yield names that begin with `base`, as generateName makes them.
+    """Yield names as for the generateName `base`: `base` and a suffix.
 
-    The ends depend only on `seed` and a number, which starts at `first` and grows by `step`.
+    Each suffix is a hash of `seed` and a number: `first`, `first + step`, and so on.
     """
     return (
         base[:_LONGEST_BASE] + _digest([*seed, number])[:_SUFFIX] for number in count(first, step)
@@ -74,10 +74,10 @@ def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
 def device_claims(
     owner: Raw, templates: Mapping[str, Raw], taken: Container[str]
 ) -> Iterator[tuple[str, Raw]]:
-    """Yield the claims for devices from the templates of a pod or PodGroup.
+    """Yield the name of an entry in `resourceClaims` and the claim made from its template.
 
-    Each claim comes with the name of its entry in `resourceClaims`. Templates and existing claims
-    (`taken`) have keys "namespace/name".
+    `owner` is a pod or PodGroup. Templates and existing claims (`taken`) have keys
+    "namespace/name".
     """
     namespace = namespace_of(owner)
     for entry in mappings(mapping(owner, "spec"), "resourceClaims", "spec"):

@@ -66,10 +66,10 @@ class CaseResult:
 def run_case(
     file: PolicyTestFile, number: int, registry: Registry, kubernetes: str | None = None
 ) -> CaseResult:
-    """Schedule the pods of a case on a cluster of its own, and check the result.
+    """Schedule the pods of the case with index `number`, and check the decisions.
 
-    `kubernetes` overrides the API server's version. The result's `error` describes a mistake in the
-    case.
+    `kubernetes` replaces the version of the API server. A mistake in the case is the result's
+    `error`.
     """
     case, line = file.test.cases[number], file.lines[number]
     ignored: Mapping[str, int] = {}
@@ -91,7 +91,7 @@ def run_case(
 def inputs_of_case(
     file: PolicyTestFile, number: int, registry: Registry, kubernetes: str | None = None
 ) -> Inputs:
-    """Return the cluster of a case and its pods, with the profiles of the case or the test.
+    """Return the cluster, pods and profiles of the case with index `number`.
 
     Raises InputError if a file, an object or a profile has a mistake.
     """
@@ -191,7 +191,7 @@ class _Check:
     path: str
 
     def failures(self) -> Iterator[FailedExpectation]:
-        """Yield a failure for each field that a pod, or the pods together, do not meet.
+        """Yield a failure for each field of the expectation that the decisions do not meet.
 
         Raises InputError if a pod is missing.
         """

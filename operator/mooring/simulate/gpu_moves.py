@@ -154,9 +154,10 @@ _IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 
 
 def picture(nodes: Iterable[NodeGPUs], unit: str) -> str:
-    """Return an SVG: nodes as rows, cards as cells; the filled part of a cell is the used memory.
+    """Return an SVG picture with a row for each node and a cell for each card or device.
 
-    Devices come after the cards; a device in use is filled.
+    A card's cell is filled as far as its memory is used. A device in use is filled. `unit` is the
+    unit of memory, for the legend.
     """
     rows = list(nodes)
     widest = max((len(node.cards) + len(node.devices) for node in rows), default=0)

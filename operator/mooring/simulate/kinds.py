@@ -56,8 +56,8 @@ _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
     """Return the object with the fields of the newest API version of its kind.
 
-    Raises ManifestError if the apiVersion is absent or not supported. `stored` is the name of an
-    object from a cluster, for the error message.
+    `stored` names an object that comes from a cluster; it is "" for other objects. Raises
+    ManifestError if the apiVersion is absent or not supported.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):

@@ -120,8 +120,8 @@ class ProfileLoader:
     def load(self, manifest: Manifest) -> list[LoadedProfile]:
         """Return the profiles that the object defines.
 
-        Raises InvalidProfile with every mistake of the object; a profile name that was used before
-        is a mistake too. Raises InputError for an object of another kind.
+        Raises InvalidProfile if the object has mistakes, or if an earlier object has the same
+        profile name. Raises InputError if the object defines no profile.
         """
         try:
             found = self._checked(manifest)
@@ -163,7 +163,7 @@ def load_profiles(
     """Load every profile that the objects define, in the order of the objects.
 
     The profile of a Policy gets `scheduler_name`. Raises InvalidProfile with all mistakes of the
-    first invalid object, and InputError for an object of another kind.
+    first invalid object, and InputError for an object that defines no profile.
     """
     loader = ProfileLoader(registry, scheduler_name)
     return [loaded for manifest in manifests for loaded in loader.load(manifest)]
@@ -187,10 +187,10 @@ def load_policy(path: str, registry: Registry) -> tuple[list[LoadedProfile], lis
 def stored_profiles(
     manifests: Iterable[Manifest], registry: Registry
 ) -> tuple[list[LoadedProfile], list[str]]:
-    """Return the profiles among the objects of a cluster, and a note of each mistake.
+    """Return the profiles among the objects of a cluster, and a note about each invalid profile.
 
-    If a stored profile is invalid, its spec in force is used, if there is one. Raises
-    InvalidProfile for an invalid profile that no cluster has stored.
+    An invalid profile is replaced by its last valid version, if known. Raises InvalidProfile if an
+    invalid profile has no uid, because no cluster has stored it.
     """
     loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
     for manifest in manifests:

@@ -141,8 +141,8 @@ def manifests_in(
     Args:
         text: YAML or JSON.
         name: The file's name in messages.
-        repeated: Gets each key that a YAML mapping has twice; then the last value is used. Without
-            `repeated`, such a key raises InputError.
+        repeated: Gets each key that a YAML mapping has twice; the last value is used. If `repeated`
+            is None, such a key raises InputError.
         limits: The limits for the text.
 
     Raises:

@@ -66,7 +66,7 @@ class NewObjects:
         )
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
-        """Yield the pod itself, or the objects that controllers create for the object.
+        """Yield the objects that controllers create for the object; yield a pod unchanged.
 
         Raises InputError if the API server would reject the object's selector or template.
         """
@@ -115,8 +115,8 @@ class Written:
     def checked(self, manifest: Manifest) -> Manifest:
         """Return the object with a name, in a supported version.
 
-        Raises InputError with the first `most` wrong or missing fields. Raises ManifestError if the
-        apiVersion is not supported for the kind.
+        Raises InputError if fields are wrong or missing. Raises ManifestError if the apiVersion is
+        not supported for the kind.
         """
         manifest = self._named(manifest)
         mistakes = [*islice(field_mistakes(manifest.raw), self._most)]
@@ -140,9 +140,9 @@ class Written:
 
 
 def read_all(manifests: Iterable[Manifest], read: Callable[[Manifest], object]) -> None:
-    """Call `read` for each object, then raise InputError with all mistakes, if there are any.
+    """Call `read` for each object; at the end, raise InputError with all mistakes, if any.
 
-    It stops early after `_MOST_OBJECTS` objects with mistakes.
+    After `_MOST_OBJECTS` objects with mistakes, no further object is read.
     """
     mistakes = list[str]()
     for manifest in manifests:

@@ -23,9 +23,10 @@ _Pairs = Sequence[tuple[str, float, float]]
 
 
 def write_picture(comparison: Comparison, path: str) -> None:
-    """Write the picture of a comparison to a file that ends with .svg or .png.
+    """Draw the comparison into an SVG or PNG file.
 
-    Raises InputError for another ending, if the file cannot be written, or without Pillow for PNG.
+    Raises InputError if `path` ends with neither .svg nor .png, if the file cannot be written, or
+    if Pillow is missing for PNG.
     """
     write_drawing(_drawing(comparison), _TOP + 2 * (_PANEL_HEIGHT + _GAP_Y), path)
 

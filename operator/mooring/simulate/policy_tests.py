@@ -190,8 +190,8 @@ def schema() -> dict[str, Any]:
 def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
     """Read the policy tests of files and folders, in order.
 
-    Raises InputError for every mistake in the tests, for a file or folder without a test, and for a
-    file that cannot be read.
+    Raises InputError with all mistakes. A file that cannot be read and a path without a test are
+    mistakes, too.
     """
     found, mistakes = list[PolicyTestFile](), list[str]()
     for path in paths:

@@ -83,8 +83,8 @@ def simulate(
     scheduled pod is added to its node in the state of `inputs`. Permit plugins do not run, because
     no pod can wait.
 
-    In a cluster, the victims of a preemption leave only after their grace period. So they stay on
-    their node here. The node is nominated, so later pods of lower or equal priority do not get the
+    The victims of a preemption stay on their node, as in a cluster during their grace period. The
+    preempting pod is nominated to this node: later pods of lower or equal priority do not get the
     victims' resources.
 
     Args:
@@ -156,9 +156,9 @@ class Simulation:
         return self._always or self._profiles.of(pod, self.cluster)
 
     def shadow_of(self, pod: Pod) -> ActiveProfile | None:
-        """Return the chosen profile, or the profile in mode Shadow that takes the pod.
+        """Return the chosen profile, or else the profile in mode Shadow that takes the pod.
 
-        None if there is neither, or if a profile in mode Active takes the pod.
+        Without a chosen profile, returns None if an Active profile or no profile takes the pod.
         """
         return self._always or self._profiles.shadow_of(pod, self.cluster)
 
@@ -328,10 +328,9 @@ class Simulation:
         return SimulatedAttempt(record, 0, owner_of(pod), reason, decision.plugins)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
-        """Decide about the pod with this profile, and change the state accordingly.
+        """Decide about the pod with this profile, and assume the pod on the chosen node.
 
-        The pod is assumed on the chosen node. If no node fits, it is nominated to the node where
-        preemption helps.
+        If no node fits, the pod is nominated to the node where preemption helps.
         """
         nominee = self._state.nominations.get(pod.uid)
         try:

@@ -15,9 +15,9 @@ _MOST_NAMED: Final = 3
 def unplayed(
     state: ClusterState, pending: Iterable[Pod], without_status: Iterable[str]
 ) -> Iterator[str]:
-    """Yield a note for each missing controller that could change a decision.
+    """Yield a note for each controller that a simulation lacks and that could change a decision.
 
-    `without_status` has the keys of budgets whose statuses the disruption controller would write.
+    `without_status` has the keys of PodDisruptionBudgets without status.disruptionsAllowed.
     """
     budgets = [key for key in without_status if _selects_some(key, state)]
     if budgets:
