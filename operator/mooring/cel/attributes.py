@@ -77,8 +77,8 @@ def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Ev
 def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]:
     """Return whether the map or list `value` has `key`, and the element.
 
-    A missing element is a Failure, or None if `may_be_absent` is True. For a list index that is no
-    whole number, the element is always a Failure.
+    A missing element is a Failure, or None if `may_be_absent` is True. The element for an invalid
+    list index is always a Failure.
     """
     if type(value) is MapValue:
         found, inner = value.find(key)

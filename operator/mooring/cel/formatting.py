@@ -97,8 +97,8 @@ def formatted(
 ) -> list[str]:
     """Return the text in pieces; results of `clause` replace the clauses, for example %s.
 
-    `clause` gets a clause's letter, the index of its argument and its precision. Raises FormatError
-    for a malformed clause and for more than `count` clauses; with `checks`, also for fewer.
+    `clause` gets a clause's letter, argument index and precision. Raises FormatError for a
+    malformed clause and for more than `count` clauses; with `checks`, also for fewer.
     """
     made, at, used = list[str](), 0, 0
     while at < len(text):

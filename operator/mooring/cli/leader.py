@@ -159,8 +159,8 @@ class Leader:
     ) -> ssl.SSLContext:
         """Return the TLS context for the leading replica, with the kubeconfig's client certificate.
 
-        If `pinned` (PEM) is not "", the context accepts only this certificate. `in_forward` says
-        whether the connection is a port-forward. Raises InputError if a certificate cannot be used.
+        If `pinned` (PEM) is not "", only this certificate is accepted. `in_forward` means a
+        connection through a port-forward. Raises InputError if a certificate cannot be used.
         """
         authority = self.certificate_authority
         # In a port-forward, the API server and the kubelet connect to the right pod.
@@ -185,8 +185,8 @@ def answer_of(
 ) -> dict[str, Any] | None:
     """Ask the leading replica for `target` (POST if there is a `body`); return the JSON object.
 
-    Returns None for a 404 whose text contains `absent`. Raises InputError for any other answer that
-    is no JSON object with the key `field`.
+    Returns None for a 404 whose text contains `absent`. Raises InputError for any other answer
+    without `field`.
     """
     status, answer = _read(leader, target, body)
     if status == 404 and absent and absent in _one_line(answer):

@@ -376,8 +376,8 @@ class DecisionLog:
     ) -> StateTimes | None:
         """Begin the path of a pod without a node, or reopen an ended path; return the pod's times.
 
-        `known` are the times of a pod that is already in the queue. If `limit` is 0, nothing is
-        kept and `known` is returned.
+        `known` are the times of a pod that is already in the queue. They are returned if `limit` is
+        0, because the log keeps nothing.
         """
         path = self._find(uid)
         if path is not None and uid not in self._ended:
@@ -430,8 +430,8 @@ class DecisionLog:
     ) -> None:
         """Record the decision about a pod, and the pod's nomination if it has one.
 
-        `cause` is a short reason why the pod got no node. `scored` and `rejected` are the numbers
-        of all scored and rejected nodes, if `decision` has only some of them.
+        `cause` says why the pod got no node. `scored` and `rejected` are the numbers of all scored
+        and rejected nodes, if `decision` leaves some out.
         """
         if not self.limit:
             return

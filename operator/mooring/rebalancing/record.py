@@ -148,8 +148,8 @@ def take_ended(
 ) -> list[str]:
     """Remove moves that have ended or timed out; return uids for `Rests.rest`.
 
-    Each uid is that of a replacement, or of the controller if the move has timed out. The uids are
-    also added to `known`. `now` is on the monotonic clock.
+    Each is the uid of a replacement, or of the controller after a timeout. The uids are also added
+    to `known`. `now` is on the monotonic clock.
     """
     owners = {each.owner for each in moves}
     ready, found = list[Pod](), list[str]()

@@ -70,8 +70,8 @@ class RoomSearch:
     ) -> Room | None:
         """Find a node where the pod fits after the fewest moves; return the node and the moves.
 
-        Returns None if no node is found with at most `most` moves. If `nodes` is given, only these
-        nodes are tried. The trial is unchanged afterwards.
+        Returns None if `most` moves are not enough. If `nodes` is given, only these nodes are
+        tried. The trial stays unchanged.
         """
         planning, best = self.planning, None
         name = planning.decided(pod) if nodes is None else planning.best_fit(pod, nodes)

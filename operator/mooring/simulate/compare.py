@@ -300,10 +300,9 @@ def _side(
 
 
 def pool_of(labels: Mapping[str, str], label: str | None = None) -> str:
-    """Return the pool of a node with these labels: the value of the label `label`.
+    """Return the pool of a node with these labels: the value of `label`, or "(none)".
 
-    If `label` is None, the first of `POOL_LABELS` that the node has is used. Returns "(none)" if
-    the node has no such label.
+    If `label` is None, the first of `POOL_LABELS` that the node has is used.
     """
     keys = POOL_LABELS if label is None else (label,)
     return next((labels[key] for key in keys if key in labels), _NO_POOL)

@@ -156,8 +156,7 @@ _IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 def picture(nodes: Iterable[NodeGPUs], unit: str) -> str:
     """Return an SVG picture with a row for each node and a cell for each card or device.
 
-    A card's cell is filled as far as its memory is used. A device in use is filled. `unit` is the
-    unit of memory, for the legend.
+    The used memory of a card, and a device in use, are filled. `unit` is the unit of memory.
     """
     rows = list(nodes)
     widest = max((len(node.cards) + len(node.devices) for node in rows), default=0)

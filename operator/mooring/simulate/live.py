@@ -48,10 +48,10 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 async def read_cluster(
     connection: Connection, progress: Callable[[str], None]
 ) -> tuple[list[Manifest], list[str]]:
-    """List the objects that decisions read; return them, and notes about kinds that were not found.
+    """Return the objects that decisions read, and notes about kinds that were not found.
 
-    `progress` is called with a line about the number of objects. Raises InputError if the cluster
-    cannot be reached or the user may not list a kind.
+    `progress` gets lines for the user. Raises InputError if the cluster cannot be reached or the
+    user may not list a kind.
     """
     manifests: list[Manifest] = []
     notes: list[str] = []

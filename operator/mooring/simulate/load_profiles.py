@@ -189,8 +189,8 @@ def stored_profiles(
 ) -> tuple[list[LoadedProfile], list[str]]:
     """Return the profiles among the objects of a cluster, and a note about each invalid profile.
 
-    An invalid profile is replaced by its last valid version, if known. Raises InvalidProfile if an
-    invalid profile has no uid, because no cluster has stored it.
+    The last valid version, if known, replaces an invalid profile. Raises InvalidProfile for an
+    invalid profile without a uid: no cluster has stored it.
     """
     loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
     for manifest in manifests:

@@ -141,8 +141,8 @@ class Rebalance:
     def plan_for(self, wanted: Wanted) -> WantedPlan:
         """Plan the fewest moves after which the pod or group fits without preemption.
 
-        If the pod is a member of a group, the plan is for the whole group. Raises InputError if no
-        object or several objects have this name.
+        The plan for a member of a group is for the whole group. Raises InputError if the name is
+        unknown or not unique.
         """
         if wanted.is_group:
             return self._plan_for_group(wanted)
