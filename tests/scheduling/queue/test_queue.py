@@ -35,12 +35,13 @@ DEFAULT, OTHER = pipeline(), pipeline()
 class FakeHints:
     """Groups pods by spec, pipeline and rejecting plugins; `HELPS` has the events that help.
 
-    If `reads_labels` is set, labels and owner belong to the signature, too.
+    If `reads_labels` is set, labels, owner and annotations belong to the signature, too.
     """
 
     def signature(self, queued: QueuedPod) -> tuple[Any, ...]:
         pod = queued.pod
-        read = (frozenset(pod.labels.items()), pod.owner) if self.reads_labels else ()
+        strings = frozenset(pod.labels.items()), frozenset(pod.annotations.items())
+        read = (*strings, pod.owner) if self.reads_labels else ()
         return pod.spec, queued.pipeline, queued.unschedulable_plugins, read
 
     def __init__(self) -> None:
@@ -542,6 +543,22 @@ def test_a_relabelled_pod_is_tried_again_if_the_plugins_that_rejected_it_may_rea
     queue.add(changed, DEFAULT, 100.0)
     assert queued.pod is changed
     assert pop_all(queue, 100.0) == (["web"] if are_read or is_in_group else [])
+
+
+@pytest.mark.parametrize("are_read", [True, False])
+@pytest.mark.parametrize("is_in_group", [True, False])
+def test_annotations_matter_only_if_they_are_read(
+    queue: SchedulingQueue, hints: FakeHints, *, is_in_group: bool, are_read: bool
+) -> None:
+    hints.reads_labels = are_read
+    reject(queue, "web", "api")
+    changed = make_pod("web", annotations={"approved": "yes"})
+    queued = queue.get(changed.uid)
+    assert queued is not None
+    queued.decided_by_specs = is_in_group
+    queue.add(changed, DEFAULT, 100.0)
+    assert queued.pod is changed
+    assert pop_all(queue, 100.0) == (["web"] if are_read else [])
 
 
 def test_a_pod_is_tried_after_an_event_of_its_own_that_helps(queue: SchedulingQueue) -> None:

@@ -204,6 +204,20 @@ def test_a_pod_that_a_plugin_of_the_site_has_rejected_shares_its_signature_with_
     assert queueing_hint.signature(alike[0]) == queueing_hint.signature(alike[1])
 
 
+@pytest.mark.parametrize("by", ["OfTheSite", "OfTheSiteAtPermit", EXTENDER])
+def test_annotations_change_the_signature_if_the_whole_pod_may_be_read(
+    queueing_hint: QueueingHints, by: str
+) -> None:
+    signatures = [
+        [
+            queueing_hint.signature(rejected(plugin, annotations=annotations))
+            for annotations in ({}, {"approved": "yes"})
+        ]
+        for plugin in (by, "InterPodAffinity")
+    ]
+    assert [before != after for before, after in signatures] == [True, False]
+
+
 def test_a_pod_that_may_not_preempt_yet_is_not_tried_for_one_that_may(
     queueing_hint: QueueingHints,
 ) -> None:

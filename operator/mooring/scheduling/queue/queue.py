@@ -192,7 +192,7 @@ class SchedulingQueue:
             return
         is_another = queued.pipeline is not pipeline or _is_another(queued.pod, pod)
         changed = is_another or _is_relabelled(queued.pod, pod)
-        was_gated = queued.gated
+        annotated, was_gated = queued.pod.annotations != pod.annotations, queued.gated
         queued.pod, queued.pipeline, queued.gated = pod, pipeline, gated
         if queued.queue is None:
             if changed or gated != was_gated:
@@ -201,9 +201,11 @@ class SchedulingQueue:
             if queued.attempts == 0:
                 queued.initial_attempt_timestamp = now
             self._retry(queued, now, _UPDATED)
-        # Labels and owner matter only if a plugin that rejected the pod may read them.
+        # Labels, owner and annotations matter only if plugins that rejected the pod may read them.
         elif queued.queue is not SubQueue.BACKOFF and (
-            is_another or (changed and not self._has_its_signature(queued))
+            is_another
+            or (changed and not self._has_its_signature(queued))
+            or (annotated and self._has_another_signature(queued))
         ):
             self._retry(queued, now, _UPDATED)
         if changed or gated:
@@ -212,7 +214,12 @@ class SchedulingQueue:
     def _has_its_signature(self, queued: QueuedPod) -> bool:
         if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
             return False
-        return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
+        return not self._has_another_signature(queued)
+
+    def _has_another_signature(self, queued: QueuedPod) -> bool:
+        if queued.queue is not SubQueue.UNSCHEDULABLE:
+            return False
+        return self._unschedulable.signature_of(queued.pod.uid) != self._hints.signature(queued)
 
     def try_again(self, uid: Uid, now: float) -> None:
         """Retry an unschedulable pod because its pod group changed.

@@ -43,7 +43,8 @@ class QueueingHints:
         read = (*rejected, frozenset(pod.labels.items()), pod.owner)
         sources = pipeline.distributions
         if any(sources.get(name) != SHIPPED_WITH for name in reading):
-            return (*read, pod.uid)  # extenders and plugins of the site may read the whole pod
+            # Extenders and plugins of the site may read the whole pod.
+            return (*read, pod.uid, frozenset(pod.annotations.items()))
         return (*read, pod.volumes, self._with_devices(pod))
 
     def _with_devices(self, pod: Pod) -> Hashable:
