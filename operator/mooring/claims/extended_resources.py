@@ -28,9 +28,9 @@ class ClassesOfResources:
         return self.of(resource) is not None
 
     def of_pod(self, pod: Pod) -> Hashable:
-        """Return the names of the pod's extended resources that have a DeviceClass.
+        """Return a cache key: the names of the pod's extended resources that have a DeviceClass.
 
-        Plugins use the result as a part of a cache key. It is None if the pod has no containers.
+        Returns None if the pod has no containers.
         """
         if not pod.spec.containers:
             return None

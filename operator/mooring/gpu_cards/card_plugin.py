@@ -47,10 +47,8 @@ def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
 
 
 def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Assign cards to a nominated pod that a trial has put on the node of this row.
-
-    The plugins choose the cards. As in kube-scheduler, nominated pods take no devices of claims.
-    """
+    """Let the plugins assign cards to a nominated pod that a trial has put on the row's node."""
+    # As in kube-scheduler, nominated pods take no devices of claims.
     for plugin in plugins:
         if isinstance(plugin, CardPlugin):
             plugin.assign(pod, row)

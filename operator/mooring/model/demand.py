@@ -80,7 +80,7 @@ def pod_demand(
 ) -> Demand:
     """Return the demand of a pod with this spec; `parsed` are its containers if already parsed.
 
-    For an `assigned` pod, the status is read, too, because the pod may be being resized. Raises
+    `status` is read only for an `assigned` pod, because such a pod may be being resized. Raises
     ManifestError with the path of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
@@ -188,7 +188,7 @@ class _Stages:
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
         """Return, for each resource, the pod's largest total at any stage.
 
-        `defaults` has the amounts of a container that does not request a resource.
+        `defaults` has the amount of each resource for containers that do not request it.
         """
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:

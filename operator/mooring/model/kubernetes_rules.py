@@ -265,8 +265,8 @@ def minor_version(text: str) -> tuple[int, int] | None:
 def rules_of_server(version: str) -> KubernetesRules:
     """Return the rules for an API server of this version.
 
-    Newer versions have the newest known rules, older versions the oldest. A malformed version gives
-    `NEWEST`.
+    Unknown newer versions get the newest rules, and unknown older versions the oldest. A malformed
+    version gets `NEWEST`.
     """
     asked = minor_version(version)
     if asked is None:

@@ -14,7 +14,7 @@ class LinearPatternError(ValueError):
 def compile_linear(pattern: str, most_memory: int) -> Any:
     """Return RE2's compiled pattern; its matches have no groups.
 
-    `most_memory` is the most bytes of the compiled pattern, with the states that searches keep.
+    `most_memory` limits the bytes of the compiled pattern and of the states that searches keep.
     Raises LinearPatternError, or UnicodeEncodeError if UTF-8 cannot encode the pattern.
     """
     import re2  # type: ignore[import-untyped] # noqa: PLC0415 - few clusters have patterns

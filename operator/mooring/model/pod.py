@@ -117,9 +117,10 @@ class Pod:
         return self.active_deadline_seconds + self.termination_grace_period_seconds
 
     def ends_by(self, now: float) -> float:
-        """Return the latest end of the pod if it is bound at `now`; infinity if it has no limit.
+        """Return when the pod ends at the latest if it is bound at `now`.
 
-        Both times are in seconds since the epoch.
+        Both times are in seconds since the epoch. Returns infinity if the pod's run time has no
+        limit.
         """
         longest = self.longest_run
         # _START_SECONDS are for binding, start and end.
@@ -136,8 +137,9 @@ class Pod:
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
     """Parse a Pod; raise ManifestError if a field is malformed.
 
-    Other tasks may run meanwhile: a pod may be 2 MB long, and parsing 1 MB takes 0.1 to 0.3 s.
+    Other tasks may run while a large pod is parsed.
     """
+    # A pod may be 2 MB long, and parsing 1 MB takes 0.1 to 0.3 s.
     namespace, name = shared_text(namespace_of(raw)), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
     node_name = shared_text(text(spec, "nodeName", "spec")) or None
@@ -220,10 +222,7 @@ def workload_of(pod: Pod) -> tuple[str, str]:
 
 
 def is_of_workload(pod: Pod, kind: str, name: str) -> bool:
-    """Return whether this workload is the pod's owner, or the owner's Deployment or CronJob.
-
-    The name of a CronJob's Job ends with a number.
-    """
+    """Return whether this workload is the pod's owner, or the owner's Deployment or CronJob."""
     owner = pod.owner
     if owner is None:
         return False

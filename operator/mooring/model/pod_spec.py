@@ -240,10 +240,8 @@ class PodSpecCache:
         return len(self._live)
 
     def of(self, key: bytes) -> PodSpec:
-        """Return the parsed spec for this JSON.
-
-        A spec that takes more than a hundredth of `most_bytes` is kept only while a pod has it.
-        """
+        """Return the parsed spec for this JSON."""
+        # A spec that takes more than a hundredth of `most_bytes` is kept only while a pod has it.
         known = self._recent.get(key) or self._live.get(key)
         if known is not None:
             return known

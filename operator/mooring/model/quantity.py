@@ -97,8 +97,7 @@ def _exact(text: str) -> Quantity:
 def parse_milli(text: str | float, where: str = "") -> int:
     """Return `text` in thousandths (cpu: millicores), rounded away from zero, at most int64.
 
-    A manifest may have a number without quotes. Raises ManifestError with the path `where` if
-    `text` is not a quantity.
+    Raises ManifestError with the path `where` if `text` is not a quantity.
     """
     return _parse(text, where, 3)
 

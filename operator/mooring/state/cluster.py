@@ -119,9 +119,9 @@ class ClusterState:
                     self.put(Kind.POD, placed.pod.uid, placed.pod)
 
     def devices_known(self, why_not: str | None) -> None:
-        """Store `why_not`: the reason that devices are not all known, or None if all are known.
+        """Store `why_not`: the reason why some devices are unknown, or None if all are known.
 
-        When None replaces a reason, deliver an UPDATE of kind ResourceSlice that names no object.
+        When None replaces a reason, deliver an UPDATE event of a ResourceSlice without the object.
         """
         before, self.dynamic_resources.unknown = self.dynamic_resources.unknown, why_not
         if before is not None and why_not is None:
@@ -150,8 +150,7 @@ class ClusterState:
         """Store the object, which the API server sent, in place of its known version.
 
         A pod that has no node, or has finished, is removed instead. `key` is the object's key as in
-        `mooring.model.objects.identity`. No event is delivered if nothing that decisions read has
-        changed.
+        `mooring.model.objects.identity`.
         """
         self._deliver(self._put(kind, key, value))
 
@@ -245,10 +244,11 @@ class ClusterState:
         return self.objects.of(kind).get(key)
 
     def keys(self, kind: Kind) -> Iterable[str]:
-        """Yield the keys of the kind's known objects; assumed pods are left out.
+        """Return the keys of the kind's known objects; assumed pods are left out.
 
-        The result can be iterated only once; a list would need much memory with 150,000 pods.
+        The caller can iterate over the result only once.
         """
+        # A list would need much memory with 150,000 pods.
         if kind is Kind.NODE:
             return tuple(node.name for node in self.nodes.nodes if node is not None)
         if kind is Kind.POD:
@@ -261,13 +261,14 @@ class ClusterState:
     def replacing(self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]) -> None:
         """Replace all objects of a kind in small steps; decisions may be made between the steps.
 
-        `values` has the objects of the API server's list by key; the value None keeps the known
-        object. `before` has the keys that were known when the list was requested. An object of
-        `before` that is not in `values` is removed, except an assumed pod.
-
-        The order of the steps ensures that no decision sees more free capacity on a node than the
-        node had before the list or has after it.
+        Args:
+            kind: The kind of the objects.
+            values: The objects of the API server's list, by key; None keeps the known object.
+            before: The keys that were known when the list was requested. Objects with these keys
+                that are not in `values` are removed, except assumed pods.
         """
+        # In this order, no decision sees more free capacity on a node than the node had before the
+        # list or has after it.
         changed = defaultdict[str, list[Pod]](list)
         joined = dict[str, None]()
         for key, value in values.items():
@@ -291,10 +292,8 @@ class ClusterState:
             pause()
 
     def has_ended(self, uid: Uid) -> bool:
-        """Return whether the pod of this uid was on a node and has recently ended.
-
-        kopf's watch may be late and still show such a pod without a node.
-        """
+        """Return whether the pod of this uid was on a node and has recently ended."""
+        # kopf's watch may be late and still show such a pod without a node.
         return self._ended.get(uid) is not None
 
     def unconfirmed(self) -> tuple[Uid, ...]:
@@ -305,8 +304,8 @@ class ClusterState:
     def doubt(self, uids: Iterable[Uid]) -> None:
         """Let `overdue` return these pods, if they are still assumed.
 
-        The caller has bound the pods, but a later list of the API server lacks them. Perhaps they
-        were deleted while no watch was open.
+        Call this for bound pods that are not in a later list of the API server: perhaps they were
+        deleted.
         """
         for uid in uids:
             if (assumption := self.pods.assumption(uid)) is not None:
@@ -353,8 +352,8 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the node of this row before the API server knows of its binding.
 
-        The pod's nomination ends, and the pod waits for no victims any more. If it was nominated
-        to another node, deliver a DELETE. `announce` delivers the ADD later.
+        End the pod's nomination and its wait for victims. If it was nominated to another node,
+        deliver a DELETE event.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -388,10 +387,10 @@ class ClusterState:
             self._deliver((ClusterEvent(Kind.POD, Action.ADD, None, assumed.pod),))
 
     def forget(self, pod: Pod) -> None:
-        """Release the pod's claims and take the assumed pod off its node: its binding has failed.
+        """Take the assumed pod off its node and release its claims, because its binding has failed.
 
         Deliver the events of the resources that become free. If the watch has already shown the pod
-        bound, it stays on its node; its eviction ends, and its preemptors lose their nominations.
+        bound, it stays on its node, but its eviction ends.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
@@ -424,8 +423,8 @@ class ClusterState:
     ) -> None:
         """Nominate the pod to this node and no other; an unknown node ends the nomination.
 
-        `reservation` is set if the node is reserved for the pod. `victims` are the pods that are
-        evicted for this pod. A DELETE is delivered if the pod was nominated to another node.
+        `reservation` is set if the node is reserved for the pod. `victims` are evicted for the pod.
+        Deliver a DELETE event if the pod was nominated to another node.
         """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
@@ -435,16 +434,16 @@ class ClusterState:
         self._deliver(withdrawn)
 
     def withdraw(self, uid: Uid) -> None:
-        """End the nomination of the pod of this uid, if there is one, and deliver a DELETE.
+        """End the nomination of the pod of this uid, and its wait for victims.
 
-        The pod then waits for no victims.
+        Deliver a DELETE event. Do nothing if the pod is not nominated.
         """
         self._deliver(self._withdraw(uid))
 
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
         """Give the nomination of the pod `uid` to `pod`; return False if there is none.
 
-        Rebalancing calls this when `pod` arrives: the pod `uid` is a copy that kept room for `pod`.
+        The pod `uid` is a copy with which rebalancing has kept room for `pod`.
         """
         nominee = self.nominations.drop(uid)
         if nominee is None:
@@ -577,8 +576,8 @@ class ClusterState:
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
         """Recognize pod groups by exactly these formats from now on.
 
-        Every pod is assigned to its group again; other tasks may run after each pod. The caller
-        must keep these tasks from changing the state.
+        Assign every pod to its group again. Other tasks may run meanwhile; the caller must keep
+        them from changing the state.
         """
         counted = self.pod_groups.track(formats)
         try:
@@ -598,7 +597,7 @@ class ClusterState:
     def queues(self) -> Queues:
         """The Queues (of quota), after all changes of Queues and namespaces have been applied.
 
-        Other tasks may run meanwhile, but must not change the state.
+        While the changes are applied, other tasks may run, but must not change the state.
         """
         if not self._queues.is_settled:
             namespaces = self._queues.settle()
@@ -638,11 +637,12 @@ class ClusterState:
 
     @contextmanager
     def trial(self, *, frees_claims: bool = False) -> Iterator["Trial"]:
-        """Begin a dry run on the live state; its end undoes all changes of the trial.
+        """Begin a dry run on the live state; the end of the context undoes all changes.
 
         No event is delivered. With `frees_claims`, removing a pod also frees the devices of claims
-        that no other pod uses. As in kube-scheduler, preemption does not set `frees_claims`.
+        that no other pod uses.
         """
+        # As in kube-scheduler, preemption does not set `frees_claims`.
         self._trials += 1
         try:
             with self.delivered_after(), self.pod_groups.trial(), ExitStack() as undo:

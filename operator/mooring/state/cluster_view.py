@@ -115,10 +115,11 @@ class ClusterView:
         return tuple(self._state.pods.on(row))
 
     def pods_of(self, node: str) -> Sequence[PlacedPod]:
-        """Return the pods, assumed pods included, on the node of this name, even if it is unknown.
+        """Return a copy: the pods on the node of this name, assumed pods included.
 
-        The result is a copy. `pods_on` cannot separate pods of unknown nodes: they share one row.
+        The node may be unknown.
         """
+        # `pods_on` cannot separate the pods of unknown nodes: they share one row.
         return self._state.pods_of(node)
 
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
@@ -146,10 +147,10 @@ class ClusterView:
     def nodes_with_nominated(
         self, rows: IntArray, resources: Iterable[str], pod: Pod, ends: float = math.inf
     ) -> NodeView:
-        """Return a view of these rows that adds nominated pods and their requests of `resources`.
+        """Return a view of these rows as if nominated pods were already on their nodes.
 
-        Only nominated pods for which `pod` must leave room are added. `ends` is the time when `pod`
-        will have ended, in seconds since the epoch.
+        Only pods for which `pod` must leave room are added, with their requests of `resources`.
+        `ends` is the time when `pod` will have ended, in seconds since the epoch.
         """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
@@ -170,10 +171,10 @@ class ClusterView:
         return self._state.nodes.fits_requests(row, amounts)
 
     def trial(self, *, frees_claims: bool = False) -> AbstractContextManager[Trial]:
-        """Begin a dry run, in which pods may be removed and added; its end undoes all changes.
+        """Begin a dry run; the end of the context undoes all changes.
 
-        With `frees_claims`, removing a pod also frees its claims' devices if no other pod uses
-        the claims.
+        With `frees_claims`, removing a pod also frees its claims' devices if no other pod uses the
+        claims.
         """
         return self._state.trial(frees_claims=frees_claims)
 
@@ -221,10 +222,10 @@ class ClusterView:
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
-        """Return the summed weights of placed pods' inter-pod terms that select `pod`.
+        """Sum the weights of placed pods' inter-pod terms that select `pod`, for each node label.
 
-        Each node label has an array with one sum per code of the label's values. The last item, for
-        nodes without the label, is 0. A required term has the weight 1.
+        Each array has one sum per code of the label's values. Its last item is 0, for nodes without
+        the label. A required term has the weight 1.
         """
         return self._state.topology.owners(role, pod)
 

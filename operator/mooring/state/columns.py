@@ -28,7 +28,7 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def as_exact_floats(
     columns: Sequence[IntArray], factor: int, *amounts: int
 ) -> list[npt.NDArray[np.float64]] | None:
-    """Return the columns as float64, or None if their sums may then be inexact.
+    """Return the columns as float64, or None if the caller's results may be inexact.
 
     The caller multiplies sums of these columns and `amounts` by `factor`.
     """
@@ -118,10 +118,8 @@ class Sums:
         return INT64_MAX
 
     def wrapped(self, resource: str, rows: IntArray, shown: IntArray) -> IntArray:
-        """Return the exact sums of these rows modulo 2**64; `shown` has the sums as they are shown.
-
-        If amounts are subtracted from such a sum, a difference that fits into int64 is exact.
-        """
+        """Return the exact sum of each row modulo 2**64; `shown` has the sums limited to int64."""
+        # If amounts are subtracted from such a sum, a difference that fits into int64 is exact.
         if not self._beyond:
             return shown
         exact = (
@@ -318,8 +316,8 @@ class ChangeLog:
     def since(self, position: int) -> IntArray | None:
         """Return the rows that changed after `position`; None if the log has lost some of them.
 
-        A row may be listed twice. After nodes were deleted, a row may be beyond the end of the
-        table. The result is a read-only view, valid until the next change.
+        A row may be listed twice, and a row of a deleted node may no longer exist. The result is a
+        read-only view, valid until the next change.
         """
         if position < self._start:
             return None

@@ -172,10 +172,8 @@ class Evictions:
         return budget.disruptions_allowed - len(self._records.charges.get(budget.key, ()))
 
     def exhausted_budget(self, pods: Iterable[Pod]) -> str | None:
-        """Return namespace/name of a budget that forbids evicting all these pods together, or None.
-
-        The Eviction API never evicts a pod that several budgets select.
-        """
+        """Return namespace/name of a budget that forbids evicting these pods together, or None."""
+        # The Eviction API never evicts a pod that several budgets select.
         charged = Counter[str]()
         for pod in pods:
             budgets = self.matching_budgets(pod, by_eviction_api=True)
@@ -188,8 +186,8 @@ class Evictions:
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
         """Let the preemptor wait for the `victims` that are on a node, and for no other pod.
 
-        Return the pods to evict, and charge their budgets. A victim that is terminating, or is
-        being evicted for another preemptor, is not returned.
+        Return the victims that are neither terminating nor being evicted yet, and charge their
+        budgets.
         """
         self.stop_waiting(preemptor)
         new: list[Pod] = []
@@ -224,7 +222,7 @@ class Evictions:
     def victim_removed(self, pod: Pod, *, assumed: bool) -> None:
         """End the eviction of a pod that has left its node; the pod need not be a victim.
 
-        Its budgets stay charged until their status is written.
+        Its budgets stay charged until their status is written, unless the pod was only assumed.
         """
         self._records.refused.pop(pod.uid, None)
         budgets = self._records.evicting.pop(pod.uid, [])

@@ -320,9 +320,9 @@ class NodeTable:
         return True
 
     def port_taken(self, row: int, port: HostPort) -> bool:
-        """Return whether a pod on the row's node uses the port at this address.
+        """Return whether a pod on the row's node uses this port at this address.
 
-        The address 0.0.0.0, of this port or of the pod's, stands for all addresses.
+        The address 0.0.0.0 stands for all addresses.
         """
         taken = self.host_ports.get((port.protocol, port.port), {}).get(row)
         if not taken:

@@ -130,7 +130,7 @@ class Nominations:
 
     @property
     def queued(self) -> Mapping[tuple[int, int], Mapping[str, int]]:
-        """The quota that nominated pods use, by the number of their Queue and their priority.
+        """The quota that nominated pods use: by Queue number and priority, and by resource.
 
         Pods for which nodes are reserved use no quota.
         """

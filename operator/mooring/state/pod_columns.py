@@ -101,10 +101,8 @@ class PodColumns:
         return order
 
     def by_arrival(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
-        """Return the indices (int64) that sort `slots` by `keys`, then by arrival of the pods.
-
-        Slot numbers do not show the arrival: a pod that a trial removed comes back in another slot.
-        """
+        """Return the indices (int64) that sort `slots` by `keys`, then by arrival of the pods."""
+        # Slots do not show the arrival: a pod that a trial removed comes back in another slot.
         order: IntArray = np.lexsort((self._arrivals.data[slots], *keys[::-1]))
         return order
 
@@ -162,9 +160,8 @@ class PodColumns:
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """Return the number of pods nominated to each row, and their requests by resource.
 
-        A nominated pod is counted only if another pod must leave room for it. The other pod has the
-        uid `other_than` and this `priority`, and ends at `ends` (seconds since the epoch). All
-        arrays are int64[rows].
+        Only pods for which another pod must leave room are counted. The other pod has the uid
+        `other_than` and this `priority`, and ends at `ends` (seconds since the epoch).
         """
         chosen = self.nominated & (self.rows >= 0)
         chosen &= self._keeps_out_below.data[: len(self._pods)] > priority

@@ -58,7 +58,7 @@ class VolumeRestrictions:
     ) -> Skip | _ExclusiveVolumes | Unschedulable:
         """Return the pod's exclusive disks and claims; Unschedulable if a claim is missing.
 
-        SKIP if the pod has no such disk, and none of its exclusive claims is in use.
+        SKIP if the pod has no exclusive disk, and none of its exclusive claims is in use.
         """
         if not pod.volumes:
             return SKIP

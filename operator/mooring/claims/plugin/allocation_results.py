@@ -25,9 +25,8 @@ def allocation_of(
 ) -> Allocation:
     """Return the claim's allocation: the `devices` of a node, and their configuration.
 
-    For each request, `chosen` has the request or its chosen sub-request. `share_id` makes a new id
-    for a share of a device. Raises AllocationError if the devices' node selectors cannot be
-    combined.
+    `chosen` has each request, or its chosen sub-request. `share_id` makes an id for a share of a
+    device. Raises AllocationError if the devices' node selectors cannot be combined.
     """
     config = [*_of_classes(chosen), *_of_claim(claim, chosen, rules)]
     if rules.device_configs_once:

@@ -69,8 +69,8 @@ class Allocator:
     ) -> list[Allocation] | None:
         """Return an allocation for each claim on this node; None if the node has too few devices.
 
-        `pools` are the node's pools. `share_id` makes a new id for each share of a device. Raises
-        AllocationError, or PluginFailed if the attempt's budget is used up.
+        `share_id` makes a new id for each share of a device. Raises AllocationError, or
+        PluginFailed if the attempt's budget is used up.
         """
         self.moves = None
         begun = self._begin(node_name, node_labels, pools)
@@ -93,10 +93,10 @@ class Allocator:
         pools: Sequence[Pool],
         moves: Moves,
     ) -> list[Allocation]:
-        """Return the allocations of a solution, without a search.
+        """Return the allocations of the solution `moves`, without a search.
 
-        `moves` is the solution that `allocate` found on an equal node. Raises AllocationError as
-        `allocate` does.
+        `allocate` has found the solution on an equal node. Raises AllocationError as `allocate`
+        does.
         """
         begun = self._begin(node_name, node_labels, pools)
         for claim, request, alternative, position in moves:

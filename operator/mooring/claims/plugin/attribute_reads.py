@@ -42,8 +42,8 @@ _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacit
 def attributes_read(expression: str) -> Reads:
     """Return the attributes that a CEL expression may read.
 
-    The result is EVERYTHING if the expression uses the device in a way that is not recognised, such
-    as a loop over its attributes.
+    Returns EVERYTHING if the expression uses the device in an unknown way, for example in a loop
+    over its attributes.
     """
     if "\\" in expression or "//" in expression or ("'" in expression and '"' in expression):
         return EVERYTHING  # a comment may stand between a name and what follows it
@@ -120,7 +120,8 @@ def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, froz
 def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
     """Return a key of the value; an expression cannot distinguish values with equal keys.
 
-    `texts` are the constants with which the expression compares the value; None for any other use.
+    `texts` are the constants with which the expression compares the value. None means that it uses
+    the value in another way.
     """
     if texts is None or type(value) is not str or value in texts or not value.isascii():
         return value
@@ -138,9 +139,9 @@ def attributes_seen(
 ) -> tuple[tuple[str, type, Any], ...]:
     """Return a key of a device's attributes.
 
-    Expressions with these `reads` cannot distinguish devices with equal keys. All versions and
-    values of unknown types are in the key, because a selector may fail for them.
+    Expressions with these `reads` cannot distinguish devices with equal keys.
     """
+    # All versions and values of unknown types are in the key: a selector may fail for them.
     seen = dict(attributes_among(attributes, reads))
     return tuple(
         [

@@ -52,8 +52,8 @@ def capacity_left(
 ) -> bool:
     """Return whether the device has enough of each capacity, and its policies allow the request.
 
-    Allocated claims consume the amounts `in_use`; this allocation has consumed the amounts
-    `allocating` so far. Raises CapacityError if an amount cannot be computed, or is negative.
+    Allocated claims consume `in_use`; this allocation has consumed `allocating` so far. Raises
+    CapacityError if an amount cannot be computed, or is negative.
     """
     if any(name not in device.capacity for name in requested):
         return False

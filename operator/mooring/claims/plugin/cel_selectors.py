@@ -125,11 +125,7 @@ class Selectors:
 
 
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
-    """Return CEL selectors for a Kubernetes version; each evaluation spends units of `budget`.
-
-    Answers are cached for this and later pods, by the expression and the device's values that the
-    expression reads.
-    """
+    """Return CEL selectors for a Kubernetes version; each evaluation spends units of `budget`."""
     lists = rules.device_attributes_may_be_lists
 
     def compiled(expression: str) -> Selector | CompileError:

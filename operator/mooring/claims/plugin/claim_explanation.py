@@ -161,9 +161,10 @@ def devices_to_free(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs: how many devices must be freed, and the row where this may help.
+    """Yield pairs: how many devices must be freed on a node, and the node's row.
 
-    The iterator ends early at the time limit of an attempt.
+    Nodes where this cannot help are left out. The iterator ends early at the time limit of an
+    attempt.
     """
     numbers, first = np.unique(classes.numbers[rows], return_index=True)
     for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:

@@ -105,7 +105,7 @@ class ClaimWriter:
         """Remove the pod's reservations, or delete claims for its extended resources.
 
         Nothing is written if the pod is on a node again. Afterwards, no claim is in flight for
-        `holder`. The first error is raised at the end.
+        `holder`. Raises the first error after all claims have been tried.
         """
         failed: Exception | None = None
         for claim in claims:

@@ -99,9 +99,9 @@ class DeviceFragmentation:
         return claims if claims.to_allocate or claims.extended is not None else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
-        """Return int64[nodes]: 100 if typical claims lose no place, less for each lost place.
+        """Return int64[nodes]: 100 if the node keeps room for as many typical claims; else less.
 
-        Raises PluginFailed if the attempt's time is over before all places are counted.
+        Raises PluginFailed if the attempt's time ends before all nodes are examined.
         """
         scores = np.full(len(nodes), _MAX, np.int64)
         typical = self._typical.most_common(self._cluster, _MOST_KINDS)

@@ -200,7 +200,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
         """Return the states of the pod's claims, and why claims have no devices.
 
-        Returns None if the pod names no claims. The search gets a new budget of evaluations.
+        Returns None if the pod names no claims.
         """
         if not pod.spec.resource_claims:
             return None
@@ -224,10 +224,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return the `rows` whose nodes might have enough devices if all devices were free.
-
-        Each search gets a new budget of evaluations.
-        """
+        """Return the `rows` whose nodes might have enough devices if all devices were free."""
         claims, found = self.pre_filter(pod, self._cluster), list[tuple[int, int]]()
         if isinstance(claims, PodClaims):
             nodes = self._cluster.nodes.take(rows)
@@ -321,10 +318,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """In a trial, mark devices of the row's node as in flight for the pod; return why it fails.
+        """Mark devices of the row's node as in flight for the pod; return why this fails, or None.
 
-        A pod that has devices already keeps them. Raises PluginFailed if the attempt's budget is
-        used up.
+        Call this only in a trial. A pod that already has devices keeps them. Raises PluginFailed if
+        the attempt's budget is used up.
         """
         if self._cluster.dynamic_resources.claims.held(pod.uid):
             return None

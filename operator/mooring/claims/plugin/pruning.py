@@ -54,7 +54,7 @@ class Pruning:
     def too_few(self, slot: Slot, count: int, start: int) -> bool:
         """Return True if the request surely cannot get `count` devices from position `start` on.
 
-        False may also mean that this is not known.
+        False means that it may get them.
         """
         trial = self.trial
         try:
@@ -79,7 +79,7 @@ class Pruning:
     def too_many_requests(self, rest: Sequence[Sequence[Slot]]) -> bool:
         """Return whether the remaining requests need more devices, values or counters than exist.
 
-        The answer is False if the search may still end with an error.
+        Returns False if the search may still end with an error.
         """
         if self._fails:
             return False

@@ -71,9 +71,9 @@ class AllocatedDevices:
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
         """Set the claim's devices; return whether they have changed.
 
-        A result that is listed twice is counted once: an allocation may be written and still in
-        flight.
+        A result that is listed twice is counted once.
         """
+        # An allocation may be written and still in flight.
         after = tuple({(r.device, r.share_id, r.request): r for r in results}.values())
         before = self._of_claim.get(claim, ())
         if before == after:

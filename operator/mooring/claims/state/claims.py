@@ -127,7 +127,7 @@ class ResourceClaims:
         return known
 
     def assume(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Use the API server's answer until the watch shows this version or a newer version.
+        """Use `claim`, an answer of the API server, until the watch shows this or a newer version.
 
         Returns the former version. Does nothing and returns None if the claim was deleted, or if
         the known version is not older.
@@ -156,7 +156,7 @@ class ResourceClaims:
         """Undo `hold` for the pod and these claims; None means all claims.
 
         Returns the claims that are not in flight for any pod now, with their former allocations.
-        Some of these claims may be deleted.
+        This includes deleted claims.
         """
         held = self._held.get(pod, {})
         freed = []

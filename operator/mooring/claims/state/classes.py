@@ -29,8 +29,7 @@ class DeviceClasses:
     def of_resource(self, resource: str) -> DeviceClass | None:
         """Return the DeviceClass that offers the extended resource; None if there is none.
 
-        If several classes offer it, the newest is returned. If these are equally new, the first by
-        name is returned.
+        Of several classes, the newest is returned; of equally new classes, the first by name.
         """
         if resource.startswith(CLASS_PREFIX):
             return self._mirrored.get(resource.removeprefix(CLASS_PREFIX))

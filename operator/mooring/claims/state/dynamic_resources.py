@@ -23,9 +23,9 @@ class ClaimTables:
         """
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> Any:
-        """Store a changed claim, slice, class or rule; `after` is None if it was deleted.
+        """Store a changed claim, slice, class or taint rule; `after` is None if it was deleted.
 
-        Returns the version that decisions have used: `before`, or an assumed version.
+        Returns the version that decisions have used: `before`, or an assumed version of the claim.
         """
         match kind:
             case Kind.RESOURCE_CLAIM:

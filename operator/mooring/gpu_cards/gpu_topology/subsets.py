@@ -43,10 +43,10 @@ class Subsets:
         """The bytes of this object when its cache is full."""
 
     def best(self, free: int, cards: int) -> int | None:
-        """Return the best-connected set of `cards` free cards; None if there are too few.
+        """Return a bit mask: the best-connected `cards` free cards; None if there are too few.
 
-        If several sets are equally good, return the set that leaves the best-connected groups of
-        8, 4 or 2 free cards.
+        If several sets are equally good, return the set that leaves the best-connected groups of 8,
+        4 or 2 free cards.
         """
         key = (free, cards)
         known = self._chosen.get(key)

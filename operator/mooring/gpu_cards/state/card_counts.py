@@ -210,8 +210,8 @@ class Cards:
     def typical(self) -> Mapping[CardDemand, int]:
         """The most frequent classes of requests, each with its number of pods.
 
-        It is empty before the first `follow` or `publish`. Reading this property may be slow: it
-        first counts the cards of all nodes that are not counted yet.
+        It is empty before the first `follow` or `publish`. Reading it may be slow: cards that are
+        not counted yet are counted first.
         """
         while self._uncounted:
             self.count_row()

@@ -363,8 +363,8 @@ class GroupFormat(NamedTuple):
 def parse_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.k8s.io`, v1alpha2, v1alpha3 or v1beta1.
 
-    Raises ManifestError only for malformed metadata. A mistake in the spec sets the field
-    `invalid`, so that users of the group see why its members wait.
+    Raises ManifestError only for malformed metadata. A mistake in the spec sets the group's field
+    `invalid`.
     """
     return _parsed(raw, GroupSource.KUBERNETES, _kubernetes_spec)
 
@@ -425,7 +425,7 @@ class DeclaredByPod(NamedTuple):
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod | None":
         """Return the requirements that the pod states for its group; None if there are none.
 
-        A mistake in them is stated in `invalid`.
+        If the requirements are malformed, the field `invalid` of the result states the mistake.
         """
         try:
             minimum, roles, resources = _declared_minimums(pod, form)

@@ -44,9 +44,9 @@ def in_task_group(pod: Pod) -> bool:
 
 
 def task_groups_of(pod: Pod) -> TaskGroups | None:
-    """Return the task groups that the pod declares, or None if there are none.
+    """Return the task groups that the pod declares; None if it declares none.
 
-    The requests are those of all task groups. Raises ManifestError if the annotation is malformed.
+    Raises ManifestError if the annotation is malformed.
     """
     if not (written := pod.annotations.get(TASK_GROUPS)):
         return None

@@ -44,8 +44,8 @@ class TopologyPlacementGenerator:
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return a placement for each domain in the nodes of `parent`, the smallest domains first.
 
-        For a preferred topology, the result ends with all nodes of `parent`. Without a topology,
-        the result is only `parent`. Unschedulable means that no domain of a required topology is
+        If the topology is only preferred, `parent` is the last placement. Without a topology,
+        `parent` is the only placement. Return Unschedulable if no domain of a required topology is
         possible.
         """
         topology = group.definition.topology if group.definition is not None else None

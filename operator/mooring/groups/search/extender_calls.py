@@ -30,11 +30,10 @@ def needed_about(
     *,
     again: bool = False,
 ) -> Sequence[Needed]:
-    """Return the next calls of extenders that the decision needs; empty if it needs none.
+    """Return the next calls of extenders about these members; empty if no call is needed.
 
-    `answers` are the extenders' answers so far; None means that no extender is called. With
-    `again`, extenders are asked again about a member if a filter now rejects a node that they
-    accepted.
+    `answers` are the results so far; None means that no extender is called. With `again`, ask again
+    about members for whom a filter now rejects a node that the extenders accepted.
     """
     if answers is None:
         return ()

@@ -332,7 +332,7 @@ def preempt_for_group(
     """Run the PostFilter plugins for groups; return nodes for the minimum, and the victims.
 
     `now` is in seconds since the epoch; `unschedulable_seconds` is the time since the first failed
-    attempt for a member. Nodes that extenders filtered out (`answers`) are not used.
+    attempt. Nodes that extenders filtered out (`answers`) are not used.
     """
     if answers is not None:
         for extender in chain.from_iterable(interested(pipeline, pod) for pod in members):
@@ -402,8 +402,7 @@ class _GroupDryRun:
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         """Return the row of each member's node as if the pods in `without` were evicted.
 
-        Returns None if not all members fit. Once they fit in a placement, later calls search only
-        this placement.
+        Returns None if not all members fit.
         """
         before, self._kept = self._budget.remaining, 0
         rows = self._rows(without)
@@ -411,10 +410,7 @@ class _GroupDryRun:
         return rows
 
     def place_by_requests(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the same as `place`, but compare only requests; filters may still reject nodes.
-
-        Half of the remaining steps is kept for the next call of `place` (see `is_last`).
-        """
+        """Return the same as `place`, but compare only requests; filters may still reject nodes."""
         self._kept = self._kept or self._budget.remaining // 2
         slots = self._cluster.pod_columns.slots_of(without)
         if not self._is_within_quota(slots):
@@ -673,8 +669,8 @@ def place_group(
 ) -> GroupDecision:
     """Find nodes for all members, or at least for the group's minimum, and commit this plan.
 
-    `commit` gets the rows and devices of members by uid. It raises `PodRejected` if a plugin
-    rejects a member. A decision without a plan has no rows. `answers` are the results of extenders.
+    `commit` gets the members' rows and devices, by uid. It raises `PodRejected` if a plugin rejects
+    a member. If no plan is found, the decision has no rows.
     """
     budget, rejected = SearchBudget(), dict[str, set[str]]()
     message, plugins = "", frozenset[str]()

@@ -155,10 +155,8 @@ class SearchedMembers:
         return MembersTrial(self)
 
     def without(self, pods: Collection[Pod]) -> "SearchedMembers":
-        """Return a copy of the search in which these pods have left their nodes.
-
-        Removing the pods takes each trial about 40 microseconds per pod.
-        """
+        """Return a copy of the search in which these pods have left their nodes."""
+        # Each trial of the copy takes about 40 microseconds to remove a pod.
         return replace(self, ended=pods)
 
     @property

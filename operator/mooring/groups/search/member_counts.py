@@ -258,7 +258,7 @@ class CountingSearch:
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
         """Return the resources that a new node must offer to members without a node; "" if unknown.
 
-        Resources of which the nodes offer enough are left out.
+        A resource is left out if the existing nodes offer enough.
         """
         with self.searched.trial():
             counted = self.all_counted()
@@ -283,8 +283,9 @@ class CountingSearch:
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
         """Place the members on the candidate rows as if the pods in these slots had ended.
 
-        The first candidate is filled first. `slots` are positions in PodColumns. Only requests are
-        compared for classes that cannot be counted; then only `impossible` is certain.
+        The first candidate is filled first. `slots` are positions in PodColumns. For classes of
+        members that cannot be counted, only requests are compared: filters may still reject the
+        nodes.
         """
         if self._known_free is None:
             with self.searched.trial():
@@ -405,8 +406,8 @@ def _short(
 ) -> list[int]:
     """Return the indices of the resources that the nodes lack.
 
-    If each row had the amounts in `ample` of these resources, all items would fit. The result is
-    empty if all items fit already, or if they would not fit with `ample` of every resource.
+    If each row had the amounts in `ample` of these resources, all items would fit. Returns [] if
+    all items fit already, or if they would not fit with `ample` of every resource.
     """
     short = [*range(len(free))]
     for index in (None, *short):

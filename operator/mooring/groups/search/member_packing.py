@@ -46,9 +46,9 @@ class Moves(Protocol):
 
 
 def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
-    """Search a node for every member by backtracking; return whether all members have a node.
+    """Search for a node for each member by backtracking; return whether all members have a node.
 
-    When a budget is spent, the search ends, and members that have nodes keep them.
+    The search ends early when a budget is used up; members that have a node keep it.
     """
     untried = [moves.candidates(0)]
     """For each member, the rows of nodes that are not tried yet."""

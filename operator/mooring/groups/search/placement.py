@@ -227,9 +227,9 @@ class GroupSearch(CountingSearch):
     def diagnosis(
         self, placed: Mapping[Uid, int], candidates: IntArray | None
     ) -> tuple[Diagnosis, str] | None:
-        """Return why the first unplaced member has no node; None if every member has a node.
+        """Return why the first unplaced member has no node, and the cause in a few words.
 
-        The second value is the cause in a few words. `placed` has the placed members' rows by uid.
+        `placed` has the rows of the placed members by uid. Returns None if every member is placed.
         """
         searched = self.searched
         left = next((pod for pod in searched.members if pod.uid not in placed), None)

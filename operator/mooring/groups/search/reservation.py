@@ -180,10 +180,9 @@ class GroupReservation:
         return since + pod.active_deadline_seconds
 
     def expire(self, now: float) -> list[Pod]:
-        """Withdraw nominations that no attempt will withdraw; return the members that had them.
+        """Withdraw nominations that are too old or whose group is incomplete; return their members.
 
-        Call this method periodically. These nominations are too old (for example, of a former
-        leader), or their group is incomplete.
+        Call this method periodically, because no attempt withdraws these nominations.
         """
         self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since

@@ -188,10 +188,10 @@ class PodGroupState:
         return max(0, self.minimum - self.scheduled_pods_count, of_roles)
 
     def short_of(self, pods: Collection[Pod]) -> str | None:
-        """Return a text like `3 of 4 members` if these pods do not suffice for the minimums.
+        """Return a text like `3 of 4 members` if `pods` do not reach the minimums; else None.
 
-        Else return None. The pods are members without a node; members on nodes are counted, too. At
-        least one pod is needed, even if the minimums are already reached.
+        `pods` are members without a node. Members on nodes are counted, too. At least one pod is
+        needed, even if the minimums are already reached.
         """
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
@@ -315,10 +315,10 @@ class PodGroupState:
         return self._first_created
 
     def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
-        """Return a copy of the group with the members `pods`, but not with those in `without`.
+        """Return a copy of the group with the new members `pods`, but not those in `without`.
 
-        `pods` have no nodes. The copy has no terminating members, and the priority of the original.
-        The caller may change only the copy's definition.
+        `pods` must have no nodes. The copy has no terminating members. The caller may change only
+        the copy's definition.
         """
         found = PodGroupState(self.key, self.number)
         found.definition, found._priorities = self.definition, self._priorities
@@ -460,7 +460,7 @@ class PodGroups:
     def queue_of(self, pod: Pod) -> str:
         """Return the name of the pod's Queue; "" without one.
 
-        A label or annotation of the pod names it, or else the pod's group.
+        A label or annotation of the pod decides first; without it, the pod's group decides.
         """
         for form in self._formats:
             for key in form.queue_keys:
@@ -471,10 +471,8 @@ class PodGroups:
         return definition.queue if definition is not None else ""
 
     def reservation_of(self, pod: Pod) -> Reservation | None:
-        """Return the reservation in the status of the pod's group; None without a reservation.
-
-        Only the leader has the reservation itself; other replicas, and commands, read the status.
-        """
+        """Return the reservation in the status of the pod's group; None without a reservation."""
+        # Only the leader has the reservation itself; other replicas and commands read the status.
         group = self.of(pod)
         definition = group.definition if group is not None else None
         until = definition.status.reserved_until if definition is not None else None
@@ -523,7 +521,7 @@ class PodGroups:
     def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
         """Find the group of each pod by the first of these formats that matches, from now on.
 
-        Returns an iterator that counts pods again and yields them; the caller must exhaust it.
+        The caller must exhaust the iterator: it assigns each pod to its group, and yields the pod.
         """
         if formats == self._formats:
             return iter(())
@@ -544,9 +542,9 @@ class PodGroups:
         return member.group.key == key and member.declared == self._declared_by(pod)
 
     def number_of(self, uid: Uid) -> int | None:
-        """Return the number that identifies the pod's group in pod columns, or None.
+        """Return the number of the pod's group in PodColumns.
 
-        The result is None for a pod without a group, and for a terminating pod.
+        Returns None for a pod without a group, and for a terminating pod.
         """
         member = self._members.get(uid)
         return member.group.number if member is not None and not member.pod.terminating else None

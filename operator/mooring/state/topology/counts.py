@@ -131,10 +131,8 @@ class TopologyCounts:
                 counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """Recount the namespace's pods for all selectors that read the namespace's labels.
-
-        Counts that are not finished yet include these pods now, too.
-        """
+        """Recount the namespace's pods for all selectors that read the namespace's labels."""
+        # Counts that are not finished yet include these pods now, too.
         for uncounted in self._uncounted.values():
             others = [e for e in uncounted if e.namespace != namespace]
             self._taken.bytes -= _BYTES_PER_POD * (len(uncounted) - len(others))
@@ -158,7 +156,7 @@ class TopologyCounts:
     def count_some(self, pods: Selection, key: str) -> int:
         """Examine some EquivalentPods for a later call of `counts`; return their number.
 
-        The state may change between two calls. When `is_counted` is true, the count is complete.
+        Repeat the call until `is_counted` is true. The state may change between two calls.
         """
         if (pods, key) not in self._counts:
             self._begin(pods, key)

@@ -61,10 +61,8 @@ class DomainCounts:
         return self._count is not None
 
     def drop(self, count: Callable[["DomainCounts"], None]) -> None:
-        """Free the array; from now on, each read of `by_code` calls `count` to fill a new array.
-
-        A decision that holds these counts may read them again after it has moved pods.
-        """
+        """Free the array; from now on, each read of `by_code` calls `count` to fill a new array."""
+        # A decision that holds these counts may read them again after it has moved pods.
         # Not bound to these counts: in a cycle, they would outlive what bounds the bytes of counts.
         self._count = count
         self._free()

@@ -154,10 +154,8 @@ class EquivalenceTable:
         return without_owner
 
     def owned(self, term: OwnedTerm) -> OwnedTerm:
-        """Return the stored OwnedTerm that equals `term`, or `term` itself if none is stored.
-
-        The stored one is another object if a trial has removed and restored the last owner.
-        """
+        """Return the stored OwnedTerm that equals `term`, or `term` itself if none is stored."""
+        # The stored one is another object if a trial has removed and restored the last owner.
         return self._owned.get((term.role, term.weight, term.term), term)
 
     def candidates(self, pods: Selection) -> Iterator[EquivalentPods]:

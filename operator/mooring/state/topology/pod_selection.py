@@ -80,10 +80,8 @@ _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Sel
 
 
 def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection:
-    """Return the selection of these parts; equal calls return the same object while it is in use.
-
-    The number of selections is limited, because the counts and pods that hold them are limited.
-    """
+    """Return the selection of these parts; equal calls return the same object while it is used."""
+    # The table needs no limit, because the counts and pods that hold selections are limited.
     known = _SELECTIONS.get((parts, terminating))
     if known is None:
         namespaces, pairs = _places(parts[0])

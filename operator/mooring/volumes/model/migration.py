@@ -50,10 +50,10 @@ def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
 
 
 def migrated_affinity(volume: PersistentVolume) -> NodeSelector | None:
-    """Return the volume's node affinity, with the zone label of a migrated disk's CSI driver.
+    """Return the volume's node affinity; a migrated disk's zones are in the CSI driver's label.
 
-    If the affinity names no zones, the zones in the volume's labels are added. None allows every
-    node.
+    If the affinity names no zones, the zones in the volume's labels are added. Returns None if
+    every node is allowed.
     """
     affinity = volume.node_affinity
     key = _ZONE_LABELS.get(volume.source.kind) if isinstance(volume.source, Disk) else None

@@ -39,9 +39,10 @@ class AttachableVolumes:
         self._claims_of: dict[str, set[str]] = {}
 
     def source(self, key: str) -> CSISource | None:
-        """Return the CSI volume of the claim `key`; None if the claim is unknown or without limit.
+        """Return the CSI volume of the claim `key`; None if the claim is unknown or has none.
 
-        If the claim's volume is unknown, the result has the driver of the claim's class and `key`.
+        If the claim's volume is unknown, the result has the driver of the claim's class and a name
+        made from `key`.
         """
         claim: PersistentVolumeClaim | None
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)

@@ -101,8 +101,8 @@ class BestFitIndex(Generic[_Item]):
     ) -> IntArray:
         """Return the `positions` of items that `suits` accepts.
 
-        `suits` is called once for all items with equal traits: for the largest item, whose position
-        is in `largest` (see `largest_of_traits`).
+        For all items with equal traits, `suits` is called once, with the largest item. `largest`
+        has the positions of these items (see `largest_of_traits`).
         """
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):
@@ -112,9 +112,9 @@ class BestFitIndex(Generic[_Item]):
         return chosen
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
-        """Yield arrays (int64) with a position for each row, or NO_POSITION.
+        """Yield arrays (int64[rows]) of positions; NO_POSITION means none.
 
-        Together the arrays contain, for each row, the `count` smallest of `positions` whose items
+        All arrays together contain, for each row, the `count` smallest of `positions` whose items
         match the row's node. They may contain further positions.
         """
         affinities = self._read_columns()[0]

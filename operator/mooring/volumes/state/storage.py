@@ -29,10 +29,8 @@ class Storage:
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the volumes of a pod on the row's node.
-
-        If the node does not exist, do nothing, so that other pods may use the pod's volumes.
-        """
+        """Count the volumes of a pod on the row's node; do nothing if the node does not exist."""
+        # Other pods may use the volumes of a pod whose node does not exist.
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.add(row, pod)
             self.attachable.add_pod(row, pod)

@@ -53,7 +53,7 @@ def capacity_scores(
     """Return int64[nodes]: the mean score of the storage classes; 0 if no capacity is known.
 
     All of `nodes` must be suitable for all claims. `by_percent` (int64[101]) has the score for each
-    percentage.
+    percentage of a capacity that claims may request.
     """
     found = find_choices(claims.unbound, nodes, cluster)
     by_class = _usage_by_class(found, nodes, cluster, exact=claims.exact)

@@ -200,9 +200,9 @@ class _Provisioner:
 def least_capacity(
     claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: ClusterView, *, exact: bool
 ) -> Quantity | None:
-    """Return the least sufficient capacity; None if the driver of the class publishes no capacity.
+    """Return the least capacity that is sufficient for the claim.
 
-    A claim that requests no size needs no capacity, so the result is None, too.
+    Returns None if the claim requests no size, or the driver of the class publishes no capacity.
     """
     driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
     if claim.requested is None or driver is None or not driver.storage_capacity:
