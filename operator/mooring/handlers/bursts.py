@@ -39,7 +39,7 @@ class PodEventFilter:
     def listed(self, pods: Iterable[Mapping[str, Any]], *, goes_on: bool = False) -> None:
         """Let kopf get all later events of these pods, which are on a page of kopf's list.
 
-        `goes_on` is False for the first page: then the pods of the former list are forgotten.
+        `goes_on` is False for the first page of a list: forget the pods of the former list.
         """
         if not goes_on:
             self._kopfs.clear()

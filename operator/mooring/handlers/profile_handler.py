@@ -160,7 +160,7 @@ class ProfileHandler:
     def warnings(self, name: str, patch: Mapping[str, Any]) -> list[tuple[ObjectRef, str, str]]:
         """Return the Events to write for a patch of the profile's status: object, reason and note.
 
-        Only a changed text in the status gives an Event, so that a new leader repeats no Event.
+        A text that the status has already gives no Event.
         """
         verdict, before = self._verdicts[name], self._shown[name]
         regarding = ObjectRef(KIND, name, uid=verdict.uid, api_version=API_VERSION)

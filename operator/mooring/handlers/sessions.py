@@ -87,8 +87,8 @@ class KopfSessions:
     """Sessions with our own credentials and TLS, one for each login of kopf.
 
     Attributes:
-        on_pods: Called with the pods of the first list, and with a later list without pods, because
-            kopf calls no handler for an empty list.
+        on_pods: Called with the pods of the first list. Also called with [] if a later list is
+            empty, because kopf calls no handler for an empty list.
         bursts: Gets the events of the watch of pods, and leaves some of them to kopf.
         may_write: Called immediately before each write is sent. If it returns False, kopf gets an
             `aiohttp.ClientConnectionError` and tries again.
@@ -388,10 +388,10 @@ class _Watch(_Content):
         resourceVersion of these events."""
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Yield the body line by line, without an unfinished last line, which the server repeats.
+        """Yield the body line by line, without an unfinished last line.
 
-        kopf gets a bookmark after `BOOKMARK_EVENTS` events that it does not get, and at the end of
-        the body.
+        Some events are kept from kopf. A bookmark follows after each `BOOKMARK_EVENTS` such events,
+        and at the end of the body.
         """
         splitter = LineSplitter()
         try:

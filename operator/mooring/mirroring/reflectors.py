@@ -140,7 +140,7 @@ class Reflectors:
     async def synced(self) -> None:
         """Wait until each resource is listed or known as not served.
 
-        If a kind of `MIRRORED_IF_SERVED` or `DEVICE_KINDS` cannot be listed, do not wait for it.
+        Kinds of `MIRRORED_IF_SERVED` and `DEVICE_KINDS` that cannot be listed are not waited for.
         """
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
@@ -180,9 +180,9 @@ class Reflectors:
         return None
 
     def is_current(self) -> bool:
-        """Return whether all needed resources are listed and watched; call `devices_known`.
+        """Return whether all needed resources are listed and watched; also call `devices_known`.
 
-        A watch of a kind of `DEVICE_KINDS` that fails for over `DEAD_SECONDS` is ignored.
+        A kind of `DEVICE_KINDS` is not needed if its watch fails for over `DEAD_SECONDS`.
         """
         self._tell_of_devices()
         if self.problem() is not None:

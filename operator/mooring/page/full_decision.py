@@ -48,10 +48,10 @@ class DecisionInFull(Decision):
 def decision_in_full(
     pod: Pod, pipeline: Pipeline, what_if: WhatIf, *, nodes: int = _MOST_SCORED
 ) -> tuple[int | None, DecisionInFull]:
-    """Return the row of the chosen node, or None, and the decision about the pod.
+    """Decide without extenders; return the row of the chosen node, or None, and the decision.
 
-    `scores` has at most `nodes` nodes, the best first; it is None if at most one node is feasible.
-    If `nodes` is 0, the decision has no results of filters either. Extenders are not called.
+    The decision has the scores of the best `nodes` nodes; None if at most one node is feasible. If
+    `nodes` is 0, it has neither scores nor results of filters.
     """
     outcome = what_if.decide(pod, pipeline)
     decision = decision_of(pod, pipeline, outcome, nodes)

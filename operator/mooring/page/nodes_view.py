@@ -113,8 +113,8 @@ class Nodes:
     ) -> dict[str, Any]:
         """Return all data of these nodes that the canvas needs, as JSON values.
 
-        `groups` has the values of the label, and the index of each node's value, or -1. If `label`
-        is None, the nodes are grouped by zone or rack.
+        The key `groups` has the values of the label, and for each node the index of its value, or
+        -1 without the label. If `label` is None, the label is that of zones or racks.
         """
         # As they are now, because a row may be another node's after a pause.
         nodes = [self.scheduler.state.nodes.nodes[row] for row in columns.rows.tolist()]
@@ -164,9 +164,9 @@ class Nodes:
         return self._labels[2]
 
     def namespaces_on(self, name: str) -> frozenset[str] | None:
-        """Return the namespaces of pods and claims of the node; None if the node is unknown.
+        """Return the namespaces of the node's pods, nominated pods, and claims that hold devices.
 
-        The pods are those on the node and those nominated to it; the claims hold its devices.
+        Returns None if the node is unknown.
         """
         row = self._row(name)
         if row is None:

@@ -93,7 +93,7 @@ class PodObjects:
         return found
 
     async def events(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return the events about the pod, the newest first; only some of them if there are many.
+        """Return the events about the pod, the newest first; if there are many, return a part.
 
         Raises NotReadError as `pod` does, and also if this replica does not know the pod.
         """

@@ -31,8 +31,8 @@ class PodSearch:
     ) -> dict[str, Any]:
         """Return the first pods whose "namespace/name" contains the text, as JSON values.
 
-        Pods whose name begins with the text come first. `may_see` returns the namespaces that the
-        user may see. Pods of other namespaces are neither named nor counted.
+        Pods whose name begins with the text come first. `may_see` returns which of the given
+        namespaces the user may see; pods of other namespaces are left out.
         """
         if not text:
             return {"pods": [], "more": False}

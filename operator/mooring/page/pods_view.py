@@ -39,8 +39,8 @@ class Pods:
     async def of(self, key: str) -> dict[str, Any] | None:
         """Return the document about the pod "namespace/name"; None if the pod is not known.
 
-        Its field `now` is a decision on the live state, without preemption, as if the pod had no
-        node. The field is None for gated pods, for members of pod groups, and without a profile.
+        The field `now` is a new decision without preemption, as if the pod had no node. It is None
+        for gated pods, members of pod groups, and pods without a profile.
         """
         report, decisions = await self.report(key), self.decisions.of(key)
         path = self.decisions.path(key)

@@ -46,7 +46,7 @@ async def compared_nodes(
         pods: The pods that were decided about.
         sides: For each profile, the `node` and the `cause` of each pod, in the order of `pods`.
         clock: Monotonic, in seconds.
-        running: Whether the pods have nodes now, which the decisions ignored.
+        running: Whether the pods have nodes now. The decisions ignored these nodes.
     """
     nodes = await _Nodes.read(scheduler, clock)
     large = large_requests(pods)

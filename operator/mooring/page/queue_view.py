@@ -106,7 +106,7 @@ class PendingPods:
     def groups(self, visible: frozenset[str], namespace: str = "") -> dict[str, Any]:
         """Return the numbers of pods by state, by cause, and by owner in a visible namespace.
 
-        If `namespace` is given, only its pods are counted.
+        `namespace` restricts the pods; "" means all namespaces.
         """
         if namespace:
             return self._within(namespace).groups(visible)
@@ -316,10 +316,9 @@ class Queue:
         return rows.pending_pods(self.clock())
 
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
-        """Return up to 500 pending pods of a workload, and the numbers of all its pods.
+        """Return up to 500 pending pods of a workload, the longest pending first, and two numbers.
 
-        `placed` is the number of pods with a node, `total` the number of pending pods. The pods
-        that have been pending longest come first.
+        `placed` is the number of its pods with a node, `total` the number of its pending pods.
         """
         found, placed = list[_PendingPod](), 0
 

@@ -199,11 +199,14 @@ class WhatIfRunner:
         *,
         detailed: bool = False,
     ) -> TryAnswer:
-        """Return the decisions about the pods of a text; `detailed` asks for `TryAnswer.details`.
+        """Return decisions about the pods of `wanted`; `detailed` asks for `TryAnswer.details`.
 
-        `may_see` returns the namespaces that the user may see. Raises InputError for mistakes in
-        the texts, TrialsBusy if too many requests wait, and TooLongError if the work takes too
-        long.
+        `may_see` returns which of the given namespaces the user may see.
+
+        Raises:
+            InputError: The texts have mistakes.
+            TrialsBusy: Too many requests wait.
+            TooLongError: The work takes too long.
         """
         async with self._turns.turn("try fewer pods", user):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)

@@ -40,10 +40,13 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, hint: str, user: str = "") -> AsyncIterator[None]:
-        """Wait until no other request runs; limit the time of this request.
+        """Return a context in which no other request runs, for a limited time.
 
-        `hint` tells the user how to make the request quicker. Raises TrialsBusy
-        if this request may not wait or waits too long, and TooLongError if it runs too long.
+        `hint` tells the user how to make the request quicker.
+
+        Raises:
+            TrialsBusy: The request may not wait, or waits too long.
+            TooLongError: The request runs too long.
         """
         busy = "other requests are worked on; try again in some seconds"
         if self._waiting.total() + self._one_at_a_time.locked() >= self._most:

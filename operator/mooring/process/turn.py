@@ -113,9 +113,9 @@ class Turn:
             self._inbox.append((call, 0))
 
     async def deliver(self, call: Callable[[], object], size: int, slices: TimeSlices) -> None:
-        """Make a call that handles an object of `size` bytes; it may pause and must not raise.
+        """Make `call`, which handles an object of `size` bytes, now or when the present turn ends.
 
-        If another task has the turn, the call waits in the inbox.
+        `call` may pause, and must not raise. `slices` limits how long it runs without a pause.
         """
         if self.holder is None:
             async with self:

@@ -251,9 +251,9 @@ class Engine:
         self.rebalancer = Rebalancer(parts)
 
     def follow_server(self, version: str) -> None:
-        """Apply the rules of an API server of this version (1.37).
+        """Apply the rules of an API server of this version, for example "1.37".
 
-        Once a profile is in force, call this only if the rules stay the same.
+        If a profile is in force, the new version must have the same rules as the former.
         """
         self.scheduler.state.follow_server(version)
         if (unknown := unknown_server(version)) is not None:
@@ -300,10 +300,10 @@ def build_scheduler_state(
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> SchedulerState:
-    """Return the shared parts of an engine, without a profile in force and without pods.
+    """Return the parts that the engine shares, without profiles in force and without pods.
 
-    Without `metrics`, calls of plugins are not counted. `at_bind` has, by uid, the attempts in
-    which plugins may bind pods.
+    `at_bind` has, by pod uid, the attempts in which plugins may bind pods. Without `metrics`, calls
+    of plugins are not counted.
     """
     cluster, waiting = ClusterView(state), WaitingPods()
     device_metrics = metrics if metrics is not None else DeviceMetrics()

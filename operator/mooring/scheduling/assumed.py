@@ -37,8 +37,8 @@ def assume_reserve_and_permit(
 ) -> list[AssumedPod]:
     """Assume the pods on their nodes in the order of `rows`, and run Reserve and Permit.
 
-    `devices` has the allocations of claims, by the uids of pod and claim. The caller delivers the
-    events about the pods (`announce`). After an exception, none of the pods is assumed.
+    `devices` has each pod's allocations, by pod uid and claim uid. The caller must call `announce`
+    for the pods. After an exception, none of the pods is assumed.
 
     Raises:
         PodRejected: A Reserve or Permit plugin rejects a pod.
@@ -69,8 +69,8 @@ def assume_and_reserve(
 ) -> ExitStack:
     """Assume the pod on the node at `row` and run Reserve; closing the returned stack undoes both.
 
-    `devices` has the allocations of the pod's claims, by the claims' uids. Raises PodRejected or
-    PluginFailed; then the pod is not assumed.
+    `devices` has the pod's allocations, by claim uid. Raises PodRejected or PluginFailed; the pod
+    is not assumed after such an exception.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:

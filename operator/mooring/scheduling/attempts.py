@@ -71,8 +71,8 @@ class Attempts:
     ) -> None:
         """Report the pod as unschedulable, and put it back into the queue.
 
-        `plugins` rejected the pod. `may_preempt` says whether the pod might fit if other pods were
-        evicted.
+        `plugins` names the plugins that rejected the pod. `may_preempt` is True if the pod might
+        fit after evictions of other pods.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0
@@ -104,7 +104,7 @@ class Attempts:
     def has_left(self, queued: QueuedPod) -> bool:
         """Return whether the pod was deleted, lost its profile, or is on a node.
 
-        Such a pod gets no report. If the pod is on a node, this method ends its attempt.
+        If the pod is on a node, end its attempt.
         """
         queue = self._scheduler.queue
         if queue.get(queued.pod.uid) is not queued:

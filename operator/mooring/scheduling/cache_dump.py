@@ -18,8 +18,8 @@ Record = Mapping[str, Any]
 def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
     """Yield a JSON record of each node, placed pod, nomination and pending pod.
 
-    Each record shows the state at the moment of its yield. The last record has `kind` "end" and the
-    number of other records.
+    Each record shows the state when it is yielded. The last record has `kind` "end" and the number
+    of the other records.
     """
     number = 0
     parts = (_nodes(scheduler), _nominations(scheduler), _pending(scheduler))

@@ -232,9 +232,9 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield, for each request of devices, its changes to smaller numbers, the largest number first.
+    """Yield, for each device request, the changes to fewer devices, the largest number first.
 
-    A request of all devices is changed to one device. Numbers above `MOST_RESULTS` are left out.
+    A request for all devices is changed to one device. Numbers above `MOST_RESULTS` are left out.
     """
     for name, claim in _waiting(pod, cluster):
         for request, wanted in _requests(claim.spec):

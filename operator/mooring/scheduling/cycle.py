@@ -295,9 +295,9 @@ class LiveDryRun:
         return rejected[0].explanation.reasons_at(0) if rejected else ()
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the pod's best node, as {uid: row}, when the pods in `without` are removed.
+        """Return {pod uid: row of the best node} if the pods in `without` were removed.
 
-        Return None if no node fits. No extender is called, and the pod's own nomination is ignored.
+        Returns None if no node fits. Extenders are not called.
         """
         pod, pipeline = self._search.pod, self._search.pipeline
         with self.trial() as trial:

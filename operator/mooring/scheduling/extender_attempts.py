@@ -57,7 +57,7 @@ class ExtenderAttempts:
     def decided(self, attempt: CurrentAttempt, needed: Sequence[Needed]) -> None:
         """Start a task that asks extenders the questions in `needed`.
 
-        If `needed` is empty, the attempt has ended, and the next attempt of its profile may begin.
+        If `needed` is empty, the attempt has ended: begin the next attempt of its profile.
         """
         if needed:
             task = asyncio.create_task(self._call(attempt, needed))

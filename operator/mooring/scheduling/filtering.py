@@ -89,7 +89,7 @@ class NodeSearch:
     def depends_on_requests_only(self) -> bool:
         """Return whether other pods affect the pod's filters only by their resource requests.
 
-        This also works if a pre_filter plugin rejects the pod and the rejection is resolvable.
+        Returns False if a pre_filter plugin rejects the pod and the rejection is not resolvable.
         """
         states, _, restricted_by, rejections = self._run_pre_filter()
         if not all(rejection.resolvable for rejection in rejections.values()):
@@ -183,10 +183,9 @@ class NodeSearch:
     def full_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[IntArray, IntArray]:
-        """Return rows that are too full with their nominated pods, and rows that are in doubt.
+        """Return rows that do not fit the pod beside their nominated pods, and rows in doubt.
 
-        All these rows fit the pod without nominated pods. The caller checks the rows in doubt with
-        `rejections_with_nominated`.
+        The first rows lack resources. Check each row in doubt with `rejections_with_nominated`.
         """
         rows = left = self._nominated_rows(fits)
         if not len(rows):
@@ -246,10 +245,9 @@ class NodeSearch:
     def resource_filter(
         self, pre_filtered: PreFiltered
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
-        """Return the resource filter and the amounts that the pod requests, or None.
+        """Return the resource filter and the pod's requests by resource.
 
-        None means that no resource filter runs, or that another filter also reads the pods on a
-        node.
+        Returns None if no resource filter runs, or if another filter also reads the pods on a node.
         """
         dependent = [
             plugin.name
@@ -320,7 +318,8 @@ class NodeSearch:
     ) -> Diagnosis:
         """Return which filter rejects the pod on each node, with the reasons.
 
-        With `alwaysCheckAllFilters`, return every filter that rejects a node; else only the first.
+        If the profile has `alwaysCheckAllFilters`, each node has all filters that reject it; else
+        the first. `with_nominated` is added to the result.
         """
         remaining = np.sort(pre_filtered.candidate_rows)
         rejected: list[RejectedNodes] = []
@@ -395,9 +394,14 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 def sampled(
     fits: BoolArray, cluster: ClusterView, pipeline: Pipeline, candidates: int, start: int
 ) -> tuple[IntArray, int]:
-    """Return feasible rows (int64) until enough are found, and how many nodes were evaluated.
+    """Return the first `nodes_to_find` feasible rows (int64), and the number of nodes evaluated.
 
-    `candidates` is the number of nodes after PreFilter; `start` is a position in the node order.
+    Args:
+        fits: Whether each row is feasible.
+        cluster: The cluster with the node order.
+        pipeline: The plugins of the profile.
+        candidates: The number of nodes after PreFilter.
+        start: The position in the node order where the search begins.
     """
     wanted = nodes_to_find(candidates, pipeline.percentage_of_nodes_to_score)
     number = np.count_nonzero(fits)

@@ -76,8 +76,7 @@ class GroupBinding:
         """Return a context that cancels the member's task if the group is called off.
 
         Raises:
-            CalledOff: The group is called off. If something else has cancelled the task too, its
-                CancelledError is raised instead.
+            CalledOff: The group is called off, and nothing else has cancelled the task.
         """
         self._check()
         task = asyncio.current_task()
@@ -114,8 +113,12 @@ class GroupBinding:
     ) -> _Result:
         """Return the result of `call`; repeat it a few times if it raises `worth_repeating`.
 
-        After an exception with `gone` = True, the call is not repeated. The context that `waiting`
-        returns is open while `bind` waits before a call.
+        The call is not repeated if the exception has an attribute `gone` that is True.
+
+        Args:
+            call: Binds the member.
+            worth_repeating: The type of exceptions after which a repetition may help.
+            waiting: Returns a context that is open while `bind` waits before a call.
 
         Raises:
             CalledOff: Too many other members have failed.
@@ -144,7 +147,10 @@ class GroupBinding:
             self.bound.append(bound)
 
     def failed(self, reason: str, member: Pod) -> None:
-        """Count the member as failed; if too few members remain, call them off for `reason`."""
+        """Count the member as failed; if too few members remain, cancel their bindings.
+
+        `reason` says why the bindings are cancelled.
+        """
         self._left -= 1
         self._of_roles[self.group.role_of(member)] -= 1
         self._call_off_if_too_few(reason)

@@ -78,8 +78,8 @@ def decision_of(
 ) -> Decision:
     """Return the record of an attempt; call this before the cluster changes.
 
-    `most` limits the scores, and the rejections per plugin. With `most`, the record of a pod that
-    has a node has no rejections.
+    `most` limits the number of scores, and of rejections per plugin; None means no limit. If `most`
+    is given, the record of a pod with a node has no rejections.
     """
     if isinstance(outcome, ScheduleResult):
         scores = outcome.scores(most) if outcome.scores is not None else None

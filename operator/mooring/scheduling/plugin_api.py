@@ -73,10 +73,9 @@ class BindAttempt:
         await shielded(task)
 
     async def is_bound(self) -> bool:
-        """Allow no more Bindings, and wait for all answers; return whether one was accepted.
+        """Allow no more Bindings, and wait for all answers; return whether a Binding was accepted.
 
-        Only Bindings that `send` ran in a separate task are counted. For the others, `send` itself
-        has raised the error.
+        Bindings that `send` awaited in the attempt's own task are not counted.
         """
         self._wanted = _never
         if self._sent:
@@ -164,8 +163,8 @@ class PluginApi:
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod, and add the annotations that `annotate` has stored for it.
 
-        Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError see
-        `PodWriter.bind`.
+        Raises PluginError if no attempt is binding the pod to this node. Also raises what
+        `PodWriter.bind` raises.
         """
         attempt = self.at_bind.get(pod.uid)
         if attempt is None or attempt.node != node or not attempt.is_wanted():
@@ -280,8 +279,8 @@ class PluginApi:
     async def alone(self, key: str) -> AsyncIterator[None]:
         """Return a context that callers with the same `key` enter one by one, in order of arrival.
 
-        If a caller is cancelled during `update`, its write goes on; the next caller waits for the
-        answer.
+        If a caller is cancelled during `update`, its write goes on, and the next caller waits
+        until this write is answered.
         """
         turns = self._turns.setdefault(key, _Turns(key))
         turns.users += 1
@@ -311,7 +310,7 @@ class PluginApi:
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call `write` soon in a task of its own; log its exceptions.
 
-        Nothing is called in a trial, or when the scheduler has stopped.
+        In a trial, and after `stop`, `write` is not called.
         """
         if self._stopped or self.is_tried():
             return
@@ -329,8 +328,7 @@ class PluginApi:
     async def finish(self, seconds: float) -> None:
         """Wait at most `seconds` for the tasks of `later` and for writes of cancelled callers.
 
-        Then cancel the unanswered writes of cancelled callers. Call this after `stop`, when all
-        other callers have ended.
+        Cancel writes that have no answer by that time. Call this last, after `stop`.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + seconds

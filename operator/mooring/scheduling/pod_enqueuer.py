@@ -167,7 +167,7 @@ class PodEnqueuer:
     def gone(self, uid: Uid) -> None:
         """Forget a pod that no longer waits for a node: it is bound, ended or deleted.
 
-        If it is at Permit or PreBind, its binding is called off.
+        If the pod is at Permit or PreBind, its binding is cancelled.
         """
         self._scheduler.departures.note(uid)
         self._not_waiting(uid)
@@ -199,9 +199,9 @@ class PodEnqueuer:
     def profiles_changed(self) -> None:
         """Update the profiles of all pods without a node; the caller must have the state's `Turn`.
 
-        If there are many pods, `run` does a part of the work later. Until then, `settle` updates
-        each pod before its decision.
+        If there are many pods, `run` does a part of the work later.
         """
+        # Until `run` has reached a pod, `settle` updates it before its decision.
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._not_gated.clear()  # pods may go to other groups without coming in again
         self._unsettle(None)
@@ -222,9 +222,9 @@ class PodEnqueuer:
                 pause()
 
     def settle(self, queued: QueuedPod) -> bool:
-        """Update the profiles of a popped pod and its group, if a change made this necessary.
+        """Update the outdated profiles of a popped pod and of the members of its group.
 
-        Returns False if the pod may not be tried now.
+        Returns False if no attempt about the pod may begin now.
         """
         if not self._unsettled and not self._to_admit:
             return True
@@ -248,10 +248,10 @@ class PodEnqueuer:
         return True
 
     def flush(self) -> None:
-        """Retry pods that could wait for an event that never comes; called periodically.
+        """Retry pods that have been unschedulable for five minutes, and check gated pods again.
 
-        These are pods that have been unschedulable for five minutes, and gated pods. Other tasks
-        may run after some pods.
+        Call this periodically: the event that a pod waits for may never come. Other tasks may run
+        during the call.
         """
         queue = self._scheduler.queue
         if queue.flush_unschedulable(self._clock()):
@@ -503,9 +503,9 @@ class PodEnqueuer:
     def known(self) -> set[Uid]:
         """Return the uids of all pods without a node that are not in flight.
 
-        This includes pods without a profile. It may include queued pods that another scheduler
-        bound.
+        Pods without a profile are included.
         """
+        # Also of queued pods that another scheduler has bound.
         scheduler = self._scheduler
         known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}
         return known - self.in_flight()

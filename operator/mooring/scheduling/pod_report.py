@@ -71,10 +71,7 @@ def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
 
 
 def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
-    """Return why a pod without a node waits, in a few words that are the same for many pods.
-
-    All reports about waiting pods show this text.
-    """
+    """Return why a pod without a node waits, in a few words that are the same for many pods."""
     queued = scheduler.queue.get(pod.uid)
     if queued is None:
         return _why_no_profile(scheduler, pod)
@@ -365,10 +362,10 @@ async def smallest_suggestions(
     turn: Turn,
     group: PodGroupState | None = None,
 ) -> list[SuggestedChange]:
-    """Return at most five suggestions, the smallest change first.
+    """Return at most five changes with which the pod or the group would fit, the smallest first.
 
-    There are fewer if a plugin fails, or if the search takes too long. The search runs in one
-    `turn`; `clock` returns seconds. See `mooring.scheduling.suggestions.suggestions`.
+    The search ends early if a plugin fails or a time limit is reached. It runs in one `turn`;
+    `clock` returns seconds. See `mooring.scheduling.suggestions.suggestions`.
     """
     found = list[Suggestion]()
 

@@ -113,10 +113,11 @@ class PodStatusReporter:
         self.recorder.record(_reference(pod), "Normal", "Scheduled", "Binding", note)
 
     def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
-        """Report that no node fits the pod now; the first report is written by `report_new`.
+        """Report that no node fits the pod now.
 
-        A report with a nomination does not wait, because other schedulers must know the nomination.
+        The first report about a pod without a nomination waits for `report_new`.
         """
+        # Other schedulers must know a nomination soon.
         if nominated is None and self._told_about(pod) == _NOTHING:
             self._new[pod.uid] = pod, message
         else:
@@ -139,11 +140,9 @@ class PodStatusReporter:
         self._failed(pod, reason, message, None)
 
     def gated(self, pod: Pod, message: str) -> None:
-        """Report why the pod may not enter the queue yet, once for each message.
-
-        A cluster autoscaler adds no nodes for this reason, because new nodes would not help.
-        """
+        """Report why the pod may not enter the queue yet, once for each message."""
         if self._told_about(pod).message != message:
+            # A cluster autoscaler adds no nodes for this reason: new nodes would not help.
             reason = PodScheduledReason.SCHEDULING_GATED
             self._failed(pod, reason, message, pod.nominated_node)
 
@@ -224,9 +223,9 @@ class PodStatusReporter:
         self._write_soon(pod, {_NOMINATION: None})
 
     def is_nominated_by_status(self, pod: Pod) -> bool:
-        """Remember the nomination that the pod's status shows; return whether it is the newest.
+        """Remember the nomination in the pod's status; return whether it is the newest nomination.
 
-        A nomination that this scheduler writes is newer until the watch has shown it.
+        Returns False until the watch has shown the nomination that this scheduler wrote last.
         """
         if (told := self._told.get(pod.uid)) is not None:
             self._told[pod.uid] = told._replace(nominated=pod.nominated_node)

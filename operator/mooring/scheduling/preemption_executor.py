@@ -56,10 +56,9 @@ class PreemptionExecutor:
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
-        """Nominate a pod, or members of a group, and begin to evict the victims on all nodes.
+        """Nominate the members, begin to evict the victims, and return the number of evictions.
 
-        Withdraw nominations of other pods of lower priority to these nodes.
-        Return how many evictions begin.
+        Nominations of lower priority to the same nodes are withdrawn.
         """
         state, leader = self.scheduler.state, members[0].pod
         if isinstance(nomination, Nomination):
@@ -82,8 +81,7 @@ class PreemptionExecutor:
     def delete_members(self, members: Sequence[Pod]) -> None:
         """Begin to delete the bound members of a gang that could not be bound completely.
 
-        It deletes nothing if one of the members has no controller, because nobody would create this
-        pod again.
+        If a member has no controller that would create its pod again, nothing is deleted.
         """
         if all(pod.owner is not None for pod in members):
             self._start(partial(self._delete_members, members))

@@ -109,17 +109,14 @@ class Profiles:
         return [warning.under("spec") for warning in found]
 
     def unknown_server(self, name: str) -> str | None:
-        """Return a warning if the API server's version is unknown and the profile follows it.
-
-        Returns None for all other profiles.
-        """
+        """Return a warning if the profile follows an API server of unknown version; else None."""
         in_force = self._in_force.get(name)
         if in_force is None or in_force.profile.spec.kubernetes_version is not None:
             return None
         return unknown_server(self.handle.cluster.server_version)
 
     def check(self, document: object) -> ActiveProfile:
-        """Return the profile of a SchedulingProfile, with its plugins, without putting it in force.
+        """Load a SchedulingProfile and build its plugins, without putting the profile in force.
 
         Raises:
             ProfileInvalid: The document has mistakes, or plugins cannot be built.
@@ -128,10 +125,11 @@ class Profiles:
         return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
 
     def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
-        """Build the plugins of a profile, and return both, without putting the profile in force.
+        """Build the plugins of a profile, without putting the profile in force.
 
-        Raises CertificatesInvalid if extenders' certificates cannot be used, and ProfileInvalid
-        with every plugin that cannot be built.
+        Raises:
+            CertificatesInvalid: Extenders' certificates cannot be used.
+            ProfileInvalid: Plugins cannot be built; the exception names all of them.
         """
         extenders = profile.spec.extenders
         if mistakes := self.certificate_mistakes(extenders):
@@ -156,16 +154,16 @@ class Profiles:
         )
 
     def apply(self, document: object) -> ActiveProfile:
-        """Check the document as `check` does, put the profile in force, and return it.
+        """Check the document as `check` does, put its profile in force, and return the profile.
 
-        Raises what `check` raises; then the former version stays in force.
+        Raises what `check` raises. After an exception, the former version stays in force.
         """
         return self._put_in_force(self.check(document))
 
     def put(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
-        """Build the plugins of a profile as `build` does, put it in force, and return it.
+        """Build the profile's plugins as `build` does, put the profile in force, and return it.
 
-        Raises what `build` raises; then the former version stays in force.
+        Raises what `build` raises. After an exception, the former version stays in force.
         """
         return self._put_in_force(self.build(profile, effective))
 
@@ -222,8 +220,8 @@ class Profiles:
     def did_you_mean(self, scheduler_name: str) -> str:
         """Return `, did you mean X?`, where X is a similar schedulerName of an active profile.
 
-        Returns "" if no name is similar. Also returns "" for the name of the default scheduler and
-        for the names of profiles in mode Shadow.
+        Returns "" if no name is similar, or if `scheduler_name` is the default scheduler's name or
+        belongs to a profile in mode Shadow.
         """
         if (
             scheduler_name == DEFAULT_SCHEDULER
@@ -239,10 +237,8 @@ class Profiles:
         return meant
 
     def awaits_namespace(self, pod: Pod, cluster: ClusterView) -> bool:
-        """Return whether the pod's profile depends on labels of a namespace that is still unknown.
-
-        The watch of namespaces may be slower than the watch of pods.
-        """
+        """Return whether the choice of the pod's profile needs namespace labels not known yet."""
+        # The watch of namespaces may be slower than the watch of pods.
         is_known = cluster.known_namespace_labels(pod.namespace) is not None
         return not is_known and self._matcher.reads_namespaces(pod.spec.scheduler_name)
 
@@ -253,8 +249,7 @@ class Profiles:
     def in_namespace(self, pod: Pod, labels: Mapping[str, str]) -> ActiveProfile | None:
         """Return the result of `of` for a pod whose namespace has these labels.
 
-        It does not read the cluster's state, so the caller need not have the turn (see
-        `mooring.process.turn`).
+        The caller need not have the turn (see `mooring.process.turn`).
         """
         name = self._matcher.find(pod, labels)
         return self._in_force[name] if name is not None else None
@@ -262,7 +257,7 @@ class Profiles:
     def shadow_of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile in mode Shadow that decides about the pod for comparison.
 
-        Returns None if there is none, or if a profile in mode Active takes the pod.
+        Returns None if no such profile matches, or if a profile in mode Active takes the pod.
         """
         if not self.has_shadows or self.of(pod, cluster) is not None:
             return None

@@ -131,7 +131,7 @@ class ResultColumn:
         return normalized
 
     def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
-        """Update the values to the current node table; `pod` is any pod with this key.
+        """Update the values to the current node table; `pod` is any pod with the column's key.
 
         `run` runs the plugin on the nodes that have changed, or on all nodes if `as_of` has
         changed.
@@ -359,9 +359,9 @@ class SpecResults:
     def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
         """Return the result of `diagnose`; cache it until a node, its pods or `devices` change.
 
-        A diagnosis is not cached if one plugin has more than 64 reasons, because it may take
-        megabytes.
+        A diagnosis is not cached if one plugin has more than 64 reasons.
         """
+        # Such a diagnosis may take megabytes.
         as_of = (self._cluster.node_set_version, self._cluster.row_changes.position, devices)
         if self._diagnosed is not None and self._diagnosed[0] == as_of:
             return self._diagnosed[1]

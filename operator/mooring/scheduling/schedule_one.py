@@ -125,8 +125,7 @@ class ScheduleOne:
     def attempt(self, queued: QueuedPod) -> None:
         """Make one attempt about a popped pod and the queued members of its group.
 
-        Afterwards each pod is being bound or is in a queue, unless extenders must be called first
-        (`go_on`).
+        If extenders must be called first, `go_on` continues the attempt.
         """
         scheduler, pod, now = self.scheduler, queued.pod, self._clock()
         # A former leader may have bound it a moment ago.

@@ -63,7 +63,7 @@ class ScoreTable:
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
         """Return scores by node name, the best first, for at most `most` nodes (None: all).
 
-        The node at the position `chosen` is always included, unless `most` is 0.
+        If `most` is not 0, the node at the position `chosen` is included.
         """
         if most == 0:
             return {}

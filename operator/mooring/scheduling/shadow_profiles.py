@@ -118,10 +118,7 @@ class Shadow:
                 self._note(event.after)
 
     def forget(self, uid: str) -> None:
-        """Count the comparison of a pod that is no longer pending, or remember the pod's uid.
-
-        Call this for every pod that is no longer pending.
-        """
+        """Note that a pod is no longer pending; if it was compared, count the comparison."""
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
             self._unconfirmed.clear()

@@ -107,10 +107,10 @@ def suggestions(
     group: PodGroupState | None = None,
     steps: int = _MOST_STEPS,
 ) -> Iterator[Suggestion]:
-    """Yield each suggestion for a pod, or for the members of a group.
+    """Yield each change with which the pod, or the group, would fit.
 
-    Nothing else may use the cache of `what_if`. Other tasks may run, and change the cluster, after
-    each decision. For a group, at most `steps` decisions about single pods are made.
+    Other tasks may run, and change the cluster, after each decision. For a group, at most `steps`
+    decisions about single pods are made.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 

@@ -68,10 +68,10 @@ class WhatIf:
         pipeline: Pipeline,
         devices: Mapping[str, Allocation] | None = None,
     ) -> None:
-        """Put the pod on the node, if it exists, in the open trial and all later trials.
+        """Put the pod on the node in the open trial and all later trials, if the node exists.
 
-        Reserve plugins give the pod devices, cards and volumes there. Without `devices`, the first
-        trial searches for devices, and later trials use the same devices.
+        `devices` has the pod's allocations by claim uid. If it is None, the first trial allocates
+        devices, and later trials use the same devices.
         """
         allocations = devices
 
@@ -112,9 +112,8 @@ class WhatIf:
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
         """Return a trial with the changes of `remove`, `add`, `nominate` and `put`.
 
-        The pods in `without` are removed in this trial only. The caller must not await while
-        the trial is open. Raises PluginFailed if a plugin fails to reserve something for an added
-        pod.
+        The pods in `without` are removed in this trial alone. Do not await while the trial is
+        open. Raises PluginFailed if a Reserve plugin fails.
         """
         with self.cluster.trial(frees_claims=True) as trial:
             for pod in without:
@@ -150,10 +149,8 @@ class WhatIf:
     def decide_with(
         self, pod: Pod, pipeline: Pipeline, answers: PodExtenderResults | None
     ) -> Outcome | Needed:
-        """Return the result of `mooring.scheduling.cycle.decide` for the pod's first attempt.
-
-        If nodes are sampled, the next search begins after the nodes that this search has evaluated.
-        """
+        """Return the result of `mooring.scheduling.cycle.decide` for the pod's first attempt."""
+        # If nodes are sampled, the next search begins after the nodes evaluated here.
         outcome = decide(
             pod,
             pipeline,
@@ -177,7 +174,7 @@ class WhatIf:
     ) -> GroupDecision:
         """Return the decision about all these members, as if no pod in `without` were on a node.
 
-        Other tasks may run while the trial for this decision is open.
+        Other tasks may run during the decision.
         """
         seed = self.seed_of(members[0])
         searched = SearchedMembers(members, pipeline, self.cache, seed=seed, budget=budget)
@@ -201,10 +198,8 @@ class WhatIf:
             )
 
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
-        """Return a search for nodes that fit the pod.
-
-        The pod must leave room for reservations that begin later, because it may never end.
-        """
+        """Return a search for nodes that fit the pod, as if the pod never ended."""
+        # So the pod must leave room for reservations that begin later.
         pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))
 
@@ -229,8 +224,8 @@ def _take_out(uid: Uid, trial: Trial) -> None:
 def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
     """Return why the pod would not enter the queue; None if it would.
 
-    With `only`, only the PreEnqueue plugin with that name runs. Raises PluginFailed if a plugin
-    fails.
+    `only` is the name of the PreEnqueue plugin to run; "" means all. Raises PluginFailed if a
+    plugin fails.
     """
     if pod.limit_exceeded is not None:
         return pod.limit_exceeded

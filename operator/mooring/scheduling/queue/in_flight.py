@@ -36,5 +36,5 @@ class InFlight:
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
-        """Return the `since` of the oldest attempt; None if no pod is in flight."""
+        """Return the number of the first event that the oldest attempt missed; None without any."""
         return next((since for _, since in self._pods.values()), None)

@@ -179,8 +179,8 @@ class SchedulingQueue:
     ) -> None:
         """Add the pod, or replace the older version of the pod and its pipeline.
 
-        The pod is retried if its change may make it schedulable. `times` is given for a pod that
-        was known before it entered this queue.
+        The pod is retried if its change may make it schedulable. `times` has the times of a pod
+        that was known before it entered this queue; None for a new pod.
         """
         queued = self.get(pod.uid)
         if queued is None:
@@ -255,8 +255,7 @@ class SchedulingQueue:
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
         """Remove the pod and return it; return None if it is unknown.
 
-        If the pod is in flight, the end of its attempt is ignored. If the pod represented others,
-        the next of these pods may be retried.
+        If the pod is in flight, the end of its attempt will be ignored.
         """
         queued = self._pods.pop(uid, None)
         if queued is not None:
@@ -295,11 +294,11 @@ class SchedulingQueue:
         return queued
 
     def attempted(self, namespace: str, seconds: float, now: float) -> None:
-        """Let other namespaces come first if an attempt about pods of `namespace` took long.
+        """Let other namespaces come first for the next `seconds`.
 
-        This lasts as long as the attempt took. So no namespace can use more than half of the time
-        while others wait.
+        An attempt about pods of `namespace` has taken `seconds`. A brief attempt has no effect.
         """
+        # While others wait, no namespace can use more than half of the time.
         if seconds > _BRIEF_SECONDS:
             self._active.rest(namespace, now + seconds)
 
@@ -356,11 +355,8 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """End the attempt of a pod without a result, and retry the pod.
-
-        Other active pods of its priority come first, so that they need not wait for a pod or a
-        group that changes all the time.
-        """
+        """End a pod's attempt without a result; retry the pod after others of its priority."""
+        # They need not wait for a pod or a group that changes all the time.
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
         self._in_flight.leave(queued.pod.uid)
@@ -378,9 +374,9 @@ class SchedulingQueue:
             self.remove(queued.pod.uid, now)
 
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
-        """Keep the events for `run_hints`; return whether a pod was moved or hints have to run.
+        """Keep the events for `run_hints`, and retry pods that lost their nominations.
 
-        A pod that lost its nomination is always moved: perhaps no later event would help it.
+        Returns whether a pod is retried or hints have to run.
         """
         events = tuple(events)
         if not self._in_flight and not self._unschedulable and not self.has_next:
@@ -395,9 +391,9 @@ class SchedulingQueue:
         return moved or self._unschedulable.has_hints_to_run()
 
     def run_hints(self, now: float) -> bool:
-        """Make one step of `UnschedulablePods.run_hints`; return False if there was nothing to do.
+        """Make one step of running hints; retry pods that an event may help.
 
-        The pods that the step returns are retried (MoveAllToActiveOrBackoffQueue).
+        Returns False if there was nothing to do (MoveAllToActiveOrBackoffQueue).
         """
         if not self._unschedulable.has_hints_to_run():
             self._drop_events()
@@ -417,11 +413,8 @@ class SchedulingQueue:
         return True
 
     def retry(self, uid: Uid, now: float) -> None:
-        """Retry the pod after its backoff, because its preemption has failed.
-
-        The pod is never popped before its backoff ends: otherwise an eviction that always fails
-        would be tried without a pause.
-        """
+        """Retry the pod after its backoff, because its preemption has failed."""
+        # Without the backoff, an eviction that always fails would be tried without a pause.
         queued = self._pods.get(uid)
         if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
             return

@@ -116,9 +116,10 @@ class QueueingHints:
         return any(self._hint(name, queued, event) for name in names)
 
     def is_admitted(self, queued: QueuedPod) -> bool | None:
-        """Return whether the plugins that rejected the pod for all nodes would admit it now.
+        """Return whether the PreFilter plugins that rejected the pod would admit the pod now.
 
-        Returns None if other plugins rejected the pod, too, or if the pod is in a group.
+        Returns None if a plugin may have rejected the pod at another extension point, if a plugin
+        fails, or if the pod is in a group.
         """
         pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
         plugins = queued.unschedulable_plugins

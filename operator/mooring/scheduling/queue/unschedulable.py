@@ -91,9 +91,10 @@ class Hints(Protocol):
         """Return whether the event may make the pod schedulable."""
 
     def is_admitted(self, queued: QueuedPod) -> bool | None:
-        """Return whether the plugins that rejected the pod for all nodes would admit it now.
+        """Return whether the PreFilter plugins that rejected the pod would admit the pod now.
 
-        Returns None if other plugins rejected the pod, too, or if the pod is in a group.
+        Returns None if a plugin may have rejected the pod at another extension point, if a plugin
+        fails, or if the pod is in a group.
         """
 
 
@@ -126,8 +127,8 @@ class UnschedulablePods:
     def add(self, queued: QueuedPod, since: int | None = None) -> None:
         """Add the pod at the end of the group with its signature.
 
-        `since` is the number of the first event that the pod missed; hints run for the missed
-        events.
+        `since` is the number of the first event that the pod missed, or None. Hints will run for
+        all missed events.
         """
         uid, node, end = queued.pod.uid, self._hints.nominated_node(queued), self._events.end
         signature = self._hints.signature(queued)
@@ -208,10 +209,9 @@ class UnschedulablePods:
         )
 
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
-        """Make one step of work; return the pods to retry. Call it only if `has_hints_to_run`.
+        """Make one step, usually one pod's hints for one event; return the pods to retry.
 
-        The bool says whether the pod represents its group. A step usually runs the hints of one pod
-        for one event.
+        The bool is True if the pod represents its group. Call this only if `has_hints_to_run`.
         """
         if self._without_node:
             return self._run_without_node()
