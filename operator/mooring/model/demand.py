@@ -80,8 +80,8 @@ def pod_demand(
 ) -> Demand:
     """Return the demand of a pod with this spec; `parsed` are its containers if already parsed.
 
-    `status` is read only for an `assigned` pod, because such a pod may be being resized. Raises
-    ManifestError with the path of a malformed amount.
+    `status` is read only for an `assigned` pod, which may be being resized. Raises ManifestError
+    with the path of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     stages = _Stages([parsed])

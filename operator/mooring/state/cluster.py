@@ -389,8 +389,8 @@ class ClusterState:
     def forget(self, pod: Pod) -> None:
         """Take the assumed pod off its node and release its claims, because its binding has failed.
 
-        Deliver the events of the resources that become free. If the watch has already shown the pod
-        bound, it stays on its node, but its eviction ends.
+        Deliver events for the freed resources. A pod that the watch has already shown bound stays
+        on its node, but its eviction ends.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
@@ -423,8 +423,8 @@ class ClusterState:
     ) -> None:
         """Nominate the pod to this node and no other; an unknown node ends the nomination.
 
-        `reservation` is set if the node is reserved for the pod. `victims` are evicted for the pod.
-        Deliver a DELETE event if the pod was nominated to another node.
+        `victims` are evicted for the pod. With a `reservation`, the node is reserved for the pod.
+        Deliver a DELETE event if another nomination ends.
         """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)

@@ -150,7 +150,7 @@ class ClusterView:
         """Return a view of these rows as if nominated pods were already on their nodes.
 
         Only pods for which `pod` must leave room are added, with their requests of `resources`.
-        `ends` is the time when `pod` will have ended, in seconds since the epoch.
+        `pod` will have ended at `ends` (seconds since the epoch).
         """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
@@ -224,8 +224,8 @@ class ClusterView:
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
         """Sum the weights of placed pods' inter-pod terms that select `pod`, for each node label.
 
-        Each array has one sum per code of the label's values. Its last item is 0, for nodes without
-        the label. A required term has the weight 1.
+        Each array has a sum for each code of the label's values, and a last item 0 for nodes
+        without the label. Required terms weigh 1.
         """
         return self._state.topology.owners(role, pod)
 

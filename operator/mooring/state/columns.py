@@ -316,8 +316,8 @@ class ChangeLog:
     def since(self, position: int) -> IntArray | None:
         """Return the rows that changed after `position`; None if the log has lost some of them.
 
-        A row may be listed twice, and a row of a deleted node may no longer exist. The result is a
-        read-only view, valid until the next change.
+        A row may be listed twice or no longer exist. The result is a read-only view, valid until
+        the next change.
         """
         if position < self._start:
             return None

@@ -160,8 +160,8 @@ class PodColumns:
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """Return the number of pods nominated to each row, and their requests by resource.
 
-        Only pods for which another pod must leave room are counted. The other pod has the uid
-        `other_than` and this `priority`, and ends at `ends` (seconds since the epoch).
+        Only pods for which the pod `other_than` must leave room are counted. That pod has this
+        `priority`, and ends at `ends` (seconds since the epoch).
         """
         chosen = self.nominated & (self.rows >= 0)
         chosen &= self._keeps_out_below.data[: len(self._pods)] > priority

@@ -52,8 +52,8 @@ class ClaimWriter:
     ) -> None:
         """Reserve the claim for the pod, and write the allocation if it is new.
 
-        Afterwards, the claim is not in flight for the pod. Raises PluginError if the claim can no
-        longer be used, or if it changes at each try.
+        Afterwards, the claim is not in flight for the pod. Raises PluginError if the claim is no
+        longer usable, or changes at each try.
         """
         async with self._api.alone(claim.uid):
             claim = self._claims.of_uid(claim.uid) or claim

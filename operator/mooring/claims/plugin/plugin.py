@@ -320,8 +320,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Mark devices of the row's node as in flight for the pod; return why this fails, or None.
 
-        Call this only in a trial. A pod that already has devices keeps them. Raises PluginFailed if
-        the attempt's budget is used up.
+        Call this only in a trial. A pod that has devices keeps them. Raises PluginFailed if the
+        attempt's budget is used up.
         """
         if self._cluster.dynamic_resources.claims.held(pod.uid):
             return None

@@ -44,9 +44,8 @@ class TopologyPlacementGenerator:
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return a placement for each domain in the nodes of `parent`, the smallest domains first.
 
-        If the topology is only preferred, `parent` is the last placement. Without a topology,
-        `parent` is the only placement. Return Unschedulable if no domain of a required topology is
-        possible.
+        A preferred topology adds `parent` as the last placement. Without a topology, return only
+        `parent`. Return Unschedulable if a required topology has no possible domain.
         """
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:

@@ -32,8 +32,8 @@ def needed_about(
 ) -> Sequence[Needed]:
     """Return the next calls of extenders about these members; empty if no call is needed.
 
-    `answers` are the results so far; None means that no extender is called. With `again`, ask again
-    about members for whom a filter now rejects a node that the extenders accepted.
+    `answers` None means that no extender is called. With `again`, ask again about members for whom
+    a filter now rejects a node that the extenders accepted.
     """
     if answers is None:
         return ()

@@ -669,8 +669,8 @@ def place_group(
 ) -> GroupDecision:
     """Find nodes for all members, or at least for the group's minimum, and commit this plan.
 
-    `commit` gets the members' rows and devices, by uid. It raises `PodRejected` if a plugin rejects
-    a member. If no plan is found, the decision has no rows.
+    `commit` gets the rows and devices by uid; it raises `PodRejected` if a plugin rejects a member.
+    Without a plan, the decision has no rows.
     """
     budget, rejected = SearchBudget(), dict[str, set[str]]()
     message, plugins = "", frozenset[str]()

@@ -281,11 +281,10 @@ class CountingSearch:
             return f"needs {' and '.join(texts)} more" if fits and short else ""
 
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
-        """Place the members on the candidate rows as if the pods in these slots had ended.
+        """Place the members on candidate rows as if the pods of these slots (PodColumns) had ended.
 
-        The first candidate is filled first. `slots` are positions in PodColumns. For classes of
-        members that cannot be counted, only requests are compared: filters may still reject the
-        nodes.
+        The first candidate is filled first. For classes of members that cannot be counted, only
+        requests are compared: filters may still reject the nodes.
         """
         if self._known_free is None:
             with self.searched.trial():
@@ -406,8 +405,8 @@ def _short(
 ) -> list[int]:
     """Return the indices of the resources that the nodes lack.
 
-    If each row had the amounts in `ample` of these resources, all items would fit. Returns [] if
-    all items fit already, or if they would not fit with `ample` of every resource.
+    All items would fit if each row had `ample` of these resources. Returns [] if all items fit
+    already, or if `ample` of every resource would not suffice.
     """
     short = [*range(len(free))]
     for index in (None, *short):

@@ -27,8 +27,8 @@ def take_members(
 ) -> dict[Uid, QueuedPod]:
     """Take the other members of the group from the queue; return `queued` and these members by uid.
 
-    Members with scheduling gates or another profile stay in the queue. In the result, the members
-    after `queued` are sorted by priority and age.
+    Members with scheduling gates or another profile stay in the queue. After `queued`, the result
+    is sorted by priority and age.
     """
     others = list[QueuedPod]()
     pause()  # there may be 50,000 others

@@ -190,8 +190,8 @@ class PodGroupState:
     def short_of(self, pods: Collection[Pod]) -> str | None:
         """Return a text like `3 of 4 members` if `pods` do not reach the minimums; else None.
 
-        `pods` are members without a node. Members on nodes are counted, too. At least one pod is
-        needed, even if the minimums are already reached.
+        `pods` are members without a node; members on nodes are counted, too. At least one pod is
+        always needed.
         """
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))

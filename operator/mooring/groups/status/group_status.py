@@ -119,8 +119,8 @@ def desired_status(
 ) -> dict[str, Any] | None:
     """Return the status to write; None if the object has this status already or does not exist.
 
-    `kind` is the type of the condition. `now` is the present time, and `tried` the time of the
-    first attempt (RFC 3339; empty without an attempt).
+    `kind` is the type of the condition. `now` and `tried`, the time of the first attempt, are in
+    RFC 3339; `tried` is "" without an attempt.
     """
     definition = group.definition
     if definition is None:
