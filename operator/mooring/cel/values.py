@@ -277,7 +277,7 @@ def is_list(value: Value) -> bool:
 
 
 def joined(first: Value, second: Value) -> Value:
-    """Return a list with the elements of both; a list that a loop builds is extended instead."""
+    """Return both lists joined; if `first` is a comprehension's unfinished list, extend it."""
     if type(first) is list:
         first.extend(iterate(second))
         return first

@@ -185,8 +185,8 @@ def answer_of(
 ) -> dict[str, Any] | None:
     """Ask the leading replica for `target` (POST if there is a `body`); return the JSON object.
 
-    Returns None for a 404 whose text contains `absent`. Raises InputError for any other answer
-    without `field`.
+    If `absent` is not empty, a 404 whose text contains it returns None. Raises InputError for any
+    other answer without `field`.
     """
     status, answer = _read(leader, target, body)
     if status == 404 and absent and absent in _one_line(answer):

@@ -227,7 +227,7 @@ class ExtenderResults:
         known.pod, known.rounds = asked.pod, known.rounds + 1
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[Uid, OnRows]:
-        """Return the results for each row of the cluster, by the uid of the pod.
+        """Return each pod's results for all rows of the cluster, by the pod's uid.
 
         With `not_sent`, nodes that were not sent to extenders pass: preemption may make room there.
         """

@@ -8,11 +8,11 @@ handles the pods of the first list itself, and gives kopf an empty list. A later
 kopf: earlier events may still wait in kopf's tasks, and versions must not overtake each other.
 `PodEventFilter` handles most events of the watch without kopf.
 
-kopf cancels its requests when it stops. A request goes on here until its answer begins, because
-asyncio never closes a connection that is cancelled before its TLS handshake. Answers that are still
-read are cut off by aborting their connection, because closing TLS waits for the other side. Watches
-are aborted first, and all other connections after kopf's tasks have ended: kopf logs a write that
-is cut off as an error with a traceback.
+When kopf stops, it cancels its requests. A cancelled request goes on here until its answer begins,
+because asyncio never closes a connection that is cancelled before its TLS handshake. If an answer
+is still being read, its connection is aborted, because closing TLS waits for the other side. First,
+the watches are aborted. Other connections are aborted only after kopf's tasks have ended, because
+kopf logs a write that is cut off as an error with a traceback.
 
 kopf never sees a 401, because it would log in again, and close the session of all its other
 requests. Credentials are renewed here; if this fails, kopf tries again later, as after a server

@@ -32,7 +32,7 @@ class ResourceLimits:
         return None if pod.spec.limits else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return int64[nodes]: 1 if the node's cpu or memory reaches the pod's limit, else 0."""
+        """Return int64[nodes]: 1 if allocatable cpu or memory covers the pod's limit, else 0."""
         within = np.zeros(len(nodes), np.bool_)
         for resource, limit in pod.spec.limits.items():
             within |= limit <= nodes.allocatable(resource)

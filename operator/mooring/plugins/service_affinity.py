@@ -43,7 +43,7 @@ _RequiredLabels = tuple[Requirement, ...]
 
 
 class ServiceAffinity:
-    """Keeps the pods of a Service on nodes with equal labels, or spreads them over values."""
+    """Keeps a Service's pods on nodes with equal labels, or spreads them over a label's values."""
 
     name: ClassVar[str] = "ServiceAffinity"
     depends_on_node_only: ClassVar[bool] = False

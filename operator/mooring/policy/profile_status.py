@@ -1,4 +1,4 @@
-"""The status of a SchedulingProfile: the models for the CRD's schema and for its writer."""
+"""Models of a SchedulingProfile's status, for the CRD's schema and for code that writes it."""
 
 from typing import Any, Final, Literal
 

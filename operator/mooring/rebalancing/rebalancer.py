@@ -71,7 +71,7 @@ class Rebalancer:
         self._records[name].uid = uid
 
     def report(self) -> tuple[RebalancingReport, ...]:
-        """Return the documents of the profiles with a section `rebalancing`, sorted by name."""
+        """Return a report for each profile with a section `rebalancing`, sorted by profile name."""
         works = (work for work, _ in self._works.values())
         reports = (work.record.report(work.entry.profile) for work in works)
         return tuple(sorted(reports, key=lambda report: report.profile))

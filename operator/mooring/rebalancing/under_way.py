@@ -158,7 +158,7 @@ class ExpectedReplacements:
             self._state.withdraw(replacement.uid)
 
     def arrived(self, pod: Pod) -> None:
-        """Give a new pod without a node the room kept for it, if it is an expected replacement."""
+        """Give the kept room to a new pod without a node if the pod is an expected replacement."""
         if (expected := self._match(pod)) is not None:
             self._state.pass_nomination(place_uid(expected.move.pod.uid), pod)
 

@@ -212,7 +212,7 @@ class PluginMetrics:
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
-        """Record one call of a plugin and its duration."""
+        """Pass one call of a plugin to the recorder; do nothing without a recorder."""
         if self._recorder is not None:
             self._recorder.plugin_ran(plugin, point, status, seconds)
 

@@ -147,7 +147,7 @@ class PodStatusReporter:
             self._failed(pod, reason, message, pod.nominated_node)
 
     def no_profile(self, pod: Pod, message: str) -> None:
-        """Report that no profile takes the pod."""
+        """Report that no profile takes the pod any more; the pod loses its nomination."""
         self._failed(pod, PodScheduledReason.NO_PROFILE, message, None)
 
     def misspelt(self, pod: Pod, message: str) -> None:

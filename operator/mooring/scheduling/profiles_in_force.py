@@ -45,7 +45,7 @@ class ActiveProfile:
 
 
 class CertificatesInvalid(ProfileInvalid):
-    """Raised if certificates of extenders are a profile's only mistakes; users may correct them."""
+    """Raised if extenders' certificates, which may become valid, are a profile's only mistakes."""
 
     def __init__(self, extenders: Sequence[Extender], errors: Iterable[FieldError]) -> None:
         super().__init__(errors)

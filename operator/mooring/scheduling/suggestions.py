@@ -365,7 +365,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return arrays of rows of nodes where the pod may fit when few other pods have ended."""
+        """Return rows to try, in order: the pod may fit there after a few other pods have ended."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):

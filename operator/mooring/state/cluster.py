@@ -312,7 +312,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the pod's former node, if the new version `pod` changes what is used there."""
+        """Return the stored pod's node if the new version `pod` uses other resources there."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None

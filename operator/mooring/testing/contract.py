@@ -175,7 +175,7 @@ class PluginContract:
                     assert_array_equal(first, second, err_msg=f"{key} is not all it reads")
 
     def test_it_has_a_queueing_hint_if_it_registers_events(self) -> None:
-        """Without events and a hint, a rejected pod is tried again after every event."""
+        """A plugin has both or neither; with neither, rejected pods are tried after every event."""
         both = hasattr(self.plugin, "events_to_register"), hasattr(self.plugin, "queueing_hint")
         wrong = "events_to_register and queueing_hint belong together"
         assert both in ((True, True), (False, False)), wrong

@@ -220,7 +220,7 @@ class FakeApi:
         return merged
 
     async def arrive(self) -> None:
-        """Make the updates that were lost with TIME, if their objects have not changed since."""
+        """Make the updates that timed out (`Lost.TIME`), except for objects changed since then."""
         while self._late:
             with suppress(ReadAgainError):
                 await self._late.pop(0)()

@@ -1,4 +1,4 @@
-"""Rejects nodes for disks and claims that pods cannot share (volumerestrictions/)."""
+"""Rejects nodes if pods cannot share a disk or claim (kube-scheduler's volumerestrictions/)."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final

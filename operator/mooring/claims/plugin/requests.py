@@ -233,9 +233,10 @@ class Requests:
             ) from None
 
     def why_not_selected(self, slot: Slot, candidate: CandidateDevice) -> str:
-        """Return the selector that rejects the device, or ELSEWHERE; "" if the device is selected.
+        """Return which selector rejects the device; "" if the device is selected.
 
-        Raises AllocationError if a selector fails.
+        Returns ELSEWHERE if the device cannot be used on this node. Raises AllocationError if a
+        selector fails.
         """
         of_class, claim = slot.device_class, self._claims[slot.claim]
         device, device_id, first = candidate.device, candidate.id, self._selectors.first_against

@@ -16,7 +16,7 @@ _DIGEST_BYTES: Final = 16
 
 
 class TypicalClaims:
-    """Counts the claims with devices in use; claims with equal requests are of one kind."""
+    """Counts the claims that hold devices; claims with equal requests are counted as one kind."""
 
     def __init__(self) -> None:
         self._version = -1

@@ -1,9 +1,9 @@
 """Finds the units that must leave, on any nodes, so that a pod or a whole pod group fits.
 
 A unit is one pod, or the pods of a group that are evicted together. kube-scheduler finds the same
-victims (preemption/podgrouppreemption.go): it removes all units, and then adds back each unit with
-which the preemptor still fits, the most important unit first. Here fewer units are removed, because
-to remove a pod takes long.
+victims (preemption/podgrouppreemption.go): in its copy of the cluster, it removes all units, and
+then adds back each unit with which the preemptor still fits, the most important unit first. This
+module needs fewer trial removals, because each of them takes long.
 """
 
 from collections import defaultdict

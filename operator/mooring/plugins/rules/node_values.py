@@ -56,7 +56,7 @@ class NodeValues:
 
     @property
     def is_current(self) -> bool:
-        """Whether the results are up to date: no value that the step reads may have changed."""
+        """Whether the results are surely up to date: no value that the step reads has changed."""
         if self._is_stable and self._version == self._cluster.nodes.topology_version:
             return True
         return self._position == self._cluster.node_changes.position

@@ -96,7 +96,7 @@ class Rules:
     def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield texts about counted pods, each with bool[nodes]: the nodes that it is about."""
+        """Yield pairs: a text about the counted pods, and bool[nodes], the nodes with this text."""
         counts = self._evaluator.counts
         if not counts:
             yield "", refused

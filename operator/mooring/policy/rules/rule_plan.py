@@ -408,7 +408,7 @@ class _Planner:
         self.counts: list[PodCount] = []
 
     def step(self, expression: Expression) -> Step:
-        """Return the step for an expression or for a part of it."""
+        """Return the step that evaluates the expression, by the interpreter only if necessary."""
         if isinstance(expression, Constant) and kind_of(expression) in _KNOWN:
             return ConstantValue(expression.value)
         if not _of_node(_reads(expression)):

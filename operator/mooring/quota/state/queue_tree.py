@@ -92,7 +92,7 @@ class QueueState:
 
     @property
     def root(self) -> "QueueState":
-        """The Queue at the root of the tree."""
+        """The topmost ancestor of this Queue; the Queue itself if it has no parent."""
         return self.path[-1]
 
     def borrowed(self, resource: str) -> int:

@@ -246,7 +246,7 @@ class UnschedulablePods:
         return _moved([(queued, False)], event) if queued is not None else []
 
     def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
-        """Run hints for one event that a pod missed during its attempt."""
+        """Run the hints for one event that a pod missed; return the pod if it must be retried."""
         uid, missed = next(iter(self._missed.items()))
         number, most = missed.next, self._most_events(len(self._missed))
         if (

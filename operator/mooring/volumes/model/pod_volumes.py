@@ -89,9 +89,9 @@ _DISKS: Final[Mapping[str, tuple[DiskKind, str]]] = {
 
 
 def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
-    """Return the volumes of a pod that filters read, in the order of its spec.
+    """Return those volumes of the pod that the filters need, in the order of its spec.
 
-    Raises ManifestError with the path of a field of the wrong type, beginning with `spec`.
+    Raises ManifestError with a field's path (`spec.volumes[0].name`) if its type is wrong.
     """
     found: list[PodVolume] = []
     for index, volume in enumerate(mappings(mapping(pod, "spec"), "volumes", "spec")):
