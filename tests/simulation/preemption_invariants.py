@@ -495,13 +495,17 @@ def _is_enough(free: Amount, lower: list[PodSeen], need: Amount, most: int) -> b
 
 
 def _may_leave(world: "World", other: PodSeen, limits: Raw) -> bool:
-    """Return whether `other` may be a victim, and already was at the queue's last flush."""
+    """Return whether `other` may be a victim, and already was at the queue's last flush.
+
+    The leader's clock says how long `other` has run.
+    """
     raw = world.books.raw[other.uid]
     if other.leaving or _is_member(raw):
         return False
     least, started = limits.get("minRuntimeSeconds", 0), raw["status"].get("startTime")
     tried_at = world.timeline.now - LATE_SECONDS - _FLUSH_SECONDS
-    if least and (started is None or started > rfc3339(EPOCH + tried_at - least)):
+    error = min(world.actor(Faults).clock_errors(world, world.books.holder, tried_at))
+    if least and (started is None or started > rfc3339(EPOCH + tried_at + error - least)):
         return False
     if limits.get("disruptionBudgets") != "Strict":
         return True
