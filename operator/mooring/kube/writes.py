@@ -81,10 +81,10 @@ class PodWriter:
             }
         )
         path = POD.path(namespace, name, "binding")
+        # After an error, this Binding or an earlier try may have succeeded.
         try:
             await self.client.request("POST", path, body=body, wanted=wanted)
         except (ConflictError, UnansweredError, ServerError):
-            # This Binding or an earlier try may have succeeded.
             pod = await self._read(namespace, name, uid)
             if pod is None or pod["spec"].get("nodeName") != node:
                 raise
